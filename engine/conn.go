@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Conn is one connection to an engine. It belongs to one attempt at a time;
+// Close alone may be called from anywhere.
+type Conn struct {
+	net.Conn
+
+	// Socket reads and writes the connection. Its Raw is nil for TLS.
+	Socket Socket
+	// Reused is true when an earlier request already ran on the connection:
+	// only then may a failure without a response byte be blamed on the idle
+	// time-out of the other side.
+	Reused bool
+
+	pool      *Pool
+	raw       syscall.RawConn
+	closed    atomic.Bool
+	idleSince time.Time
+
+	look  func(fd uintptr) // peek, bound once so that a look allocates nothing
+	alive bool             // what the last look saw
+}
+
+func newConn(p *Pool, nc net.Conn) (*Conn, error) {
+	c := &Conn{Conn: nc, pool: p}
+	c.look = c.peek
+	raw, err := RawConn(nc)
+	if err != nil {
+		return nil, err
+	}
+	c.raw = raw
+	c.Socket.Init(nc, raw)
+	return c, nil
+}
+
+// RawConn returns what gives access to nc's descriptor, nil if nc's bytes are
+// not those of its socket (TLS).
+func RawConn(nc net.Conn) (syscall.RawConn, error) {
+	if _, secure := nc.(*tls.Conn); secure {
+		return nil, nil
+	}
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil, nil
+	}
+	return sc.SyscallConn()
+}
+
+// Close ends the connection. On a connection with an answer under way this is
+// what tells vLLM to abort (vLLM 0.32 frees the request within 16 ms). A
+// second call does nothing.
+func (c *Conn) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	c.pool.open.Add(-1)
+	return c.Conn.Close()
+}
+
+// quiet reports whether an idle connection is still open and silent. Anything
+// to read on it is either the engine's FIN or bytes that belong to no request:
+// both make it useless. TLS connections cannot be looked into; their failures
+// are caught by the retry on a fresh connection.
+func (c *Conn) quiet() bool {
+	if c.raw == nil {
+		return true
+	}
+	c.alive = false
+	return c.raw.Control(c.look) == nil && c.alive
+}

@@ -1,0 +1,184 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+
+	"ramjet/engine"
+	"ramjet/lease"
+	"ramjet/telemetry"
+)
+
+// fixture builds engines a, b, c ... in the given states.
+func fixture(t *testing.T, policy Policy, states ...telemetry.State) (*Router, *lease.Book) {
+	t.Helper()
+	book := lease.NewBook(nil)
+	set := &Set{}
+	for i, s := range states {
+		u, err := url.Parse(fmt.Sprintf("http://127.0.0.1:%d", 8001+i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := engine.New(engine.Options{Name: string(rune('a' + i)), URL: u})
+		e.SetState(s, "test")
+		set.Members = append(set.Members, Member{Engine: e, Account: &lease.Account{}})
+	}
+	return New(book, policy, set), book
+}
+
+func picks(t *testing.T, r *Router, q Request, n int) string {
+	t.Helper()
+	out := ""
+	for range n {
+		var l lease.Lease
+		d, err := r.Pick(&q, &l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out += d.Member.Engine.Name
+		l.Release()
+	}
+	return out
+}
+
+const (
+	ready    = telemetry.StateReady
+	slow     = telemetry.StateSlowStart
+	suspect  = telemetry.StateSuspect
+	down     = telemetry.StateDown
+	warming  = telemetry.StateWarming
+	ejected  = telemetry.StateEjected
+	draining = telemetry.StateDraining
+)
+
+func TestWhoMayBePicked(t *testing.T) {
+	for _, c := range []struct {
+		states []telemetry.State
+		picked string // over four requests
+		reason telemetry.Reason
+		err    error
+	}{
+		{states: []telemetry.State{ready, ready}, picked: "abab", reason: telemetry.ReasonRotation},
+		{states: []telemetry.State{ready, slow}, picked: "abab", reason: telemetry.ReasonRotation},
+		{states: []telemetry.State{suspect, ready}, picked: "bbbb", reason: telemetry.ReasonOnlyOne},
+		{states: []telemetry.State{suspect, suspect}, picked: "abab", reason: telemetry.ReasonRotation},
+		{states: []telemetry.State{down, suspect}, picked: "bbbb", reason: telemetry.ReasonOnlyOne},
+		{states: []telemetry.State{warming, ready}, picked: "bbbb", reason: telemetry.ReasonOnlyOne},
+		{states: []telemetry.State{down, ejected}, picked: "abab", reason: telemetry.ReasonFailOpen},
+		{states: []telemetry.State{warming, draining}, picked: "aaaa", reason: telemetry.ReasonFailOpen},
+		{states: []telemetry.State{draining, draining}, err: ErrNoEngine},
+		{states: nil, err: ErrModel},
+	} {
+		t.Run(fmt.Sprint(c.states), func(t *testing.T) {
+			r, _ := fixture(t, PolicyLatency, c.states...)
+			var l lease.Lease
+			d, err := r.Pick(&Request{}, &l)
+			l.Release()
+			if !errors.Is(err, c.err) {
+				t.Fatalf("error %v, want %v", err, c.err)
+			}
+			if err != nil {
+				return
+			}
+			if d.Reason != c.reason {
+				t.Errorf("reason %v, want %v", d.Reason, c.reason)
+			}
+			if got := d.Member.Engine.Name + picks(t, r, Request{}, 3); got != c.picked {
+				t.Errorf("picked %s, want %s", got, c.picked)
+			}
+		})
+	}
+}
+
+func TestLeastTokens(t *testing.T) {
+	r, _ := fixture(t, PolicyLeastTokens, ready, ready, ready)
+	var heavy, light, third lease.Lease
+	first, _ := r.Pick(&Request{Weight: lease.Weight{Prefill: 1000}}, &heavy)
+	second, _ := r.Pick(&Request{Weight: lease.Weight{Prefill: 10}}, &light)
+	if first.Member == second.Member {
+		t.Fatal("two requests on one engine while others are idle")
+	}
+	d, _ := r.Pick(&Request{}, &third)
+	if d.Member == first.Member || d.Member == second.Member {
+		t.Fatal("the idle engine was passed over")
+	}
+	third.Release()
+	light.Release()
+	heavy.Decoding()
+	d, _ = r.Pick(&Request{Tried: 1 << r.Members().Index(d.Member.Engine)}, &third)
+	if d.Member != second.Member || d.Reason != telemetry.ReasonLoad || d.RunnerUp != first.Member.Engine.Name {
+		t.Fatalf("picked %s (%v, runner-up %s)", d.Member.Engine.Name, d.Reason, d.RunnerUp)
+	}
+}
+
+func TestInFlightLimit(t *testing.T) {
+	r, _ := fixture(t, PolicyRoundRobin, ready, ready)
+	for i := range r.Members().Members {
+		r.Members().Members[i].Engine.InFlight = 1
+	}
+	var x, y, z lease.Lease
+	if _, err := r.Pick(&Request{}, &x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pick(&Request{}, &y); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pick(&Request{}, &z); !errors.Is(err, ErrFull) {
+		t.Fatalf("third request over two limits of one: %v", err)
+	}
+	x.Release()
+	if _, err := r.Pick(&Request{}, &z); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestModelsAndStoredResponses(t *testing.T) {
+	r, _ := fixture(t, PolicyLatency, ready, ready)
+	for i, ids := range [][]string{{"m", "lora-a"}, {"m"}} {
+		objects := make([][]byte, len(ids))
+		r.Members().Members[i].Engine.SetModels(engine.NewModels(ids, objects, nil))
+	}
+	if got := picks(t, r, Request{Model: []byte("lora-a")}, 3); got != "aaa" {
+		t.Errorf("a LoRA that only a serves went to %s", got)
+	}
+	if got := picks(t, r, Request{Stored: "b"}, 3); got != "bbb" {
+		t.Errorf("a stored response of b went to %s", got)
+	}
+	if got := picks(t, r, Request{Stored: "gone"}, 2); got != "ab" && got != "ba" {
+		t.Errorf("a stored response of nobody went to %s", got)
+	}
+	var l lease.Lease
+	if _, err := r.Pick(&Request{Model: []byte("none")}, &l); !errors.Is(err, ErrModel) {
+		t.Errorf("an unknown model gave %v", err)
+	}
+}
+
+func TestSessionPolicy(t *testing.T) {
+	r, _ := fixture(t, PolicySession, ready, ready, ready)
+	seen := map[string]int{}
+	moved := 0
+	for s := range uint64(3000) {
+		home := picks(t, r, Request{Session: mix(s)}, 1)
+		seen[home]++
+		if again := picks(t, r, Request{Session: mix(s)}, 1); again != home {
+			t.Fatalf("session %d moved from %s to %s", s, home, again)
+		}
+		// Without c, only c's sessions may move.
+		if other := picks(t, r, Request{Session: mix(s), Tried: 1 << 2}, 1); other != home {
+			moved++
+			if home != "c" {
+				t.Fatalf("session %d of %s moved though %s is still there", s, home, home)
+			}
+		}
+	}
+	for name, n := range seen {
+		if n < 850 || n > 1150 {
+			t.Errorf("engine %s has %d of 3000 sessions", name, n)
+		}
+	}
+	if moved != seen["c"] {
+		t.Errorf("%d sessions moved, c had %d", moved, seen["c"])
+	}
+}
