@@ -1,0 +1,164 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"ramjet/engine"
+	"ramjet/probe"
+	"ramjet/telemetry"
+)
+
+// The types below are CONTRACT section 5 in Go. A pointer that is nil and an
+// any that is nil are values that are not known: null, never 0 and never
+// absent.
+type topologyView struct {
+	Time        stamp            `json:"time"`
+	Version     string           `json:"version"`
+	UptimeS     int64            `json:"uptime_s"`
+	Status      string           `json:"status"`
+	Models      []string         `json:"models"`
+	Policy      *string          `json:"policy"`
+	Exact       any              `json:"exact"`
+	Traffic     trafficView      `json:"traffic"`
+	Agreement   any              `json:"agreement"`
+	Engines     []engineView     `json:"engines"`
+	Transitions []transitionView `json:"transitions"`
+}
+
+type trafficView struct {
+	InFlight     *int     `json:"in_flight"`
+	Requests     *float64 `json:"requests_per_s"`
+	PromptTokens *float64 `json:"prompt_tokens_per_s"`
+	CachedTokens *float64 `json:"cached_tokens_per_s"`
+	OutputTokens *float64 `json:"output_tokens_per_s"`
+}
+
+type engineView struct {
+	Name             string        `json:"name"`
+	Profile          string        `json:"profile"`
+	State            string        `json:"state"`
+	StateReason      string        `json:"state_reason"`
+	StateSince       stamp         `json:"state_since"`
+	Trust            *string       `json:"trust"`
+	TrustReason      *string       `json:"trust_reason"`
+	Models           []string      `json:"models"`
+	BlockTokens      *int          `json:"block_tokens"`
+	KVBlocks         *int          `json:"kv_blocks"`
+	KVCapacityTokens *int          `json:"kv_capacity_tokens"`
+	IndexBlocks      *int          `json:"index_blocks"`
+	Leases           *leaseView    `json:"leases"`
+	LeaseTokens      *int64        `json:"lease_tokens"`
+	QueueTokens      *int64        `json:"queue_tokens"`
+	PrefillPerS      *float64      `json:"prefill_tokens_per_s"`
+	SecondsPerToken  any           `json:"seconds_per_token"`
+	MatchTokens      uint64        `json:"match_tokens_total"`
+	CachedTokens     uint64        `json:"cached_tokens_total"`
+	TTFT50           *float64      `json:"ttft_p50_s"`
+	TTFT99           *float64      `json:"ttft_p99_s"`
+	TPOT50           *float64      `json:"tpot_p50_s"`
+	ErrorsPerS       *float64      `json:"errors_per_s"`
+	Reported         *reportedView `json:"reported"`
+	GPUs             any           `json:"gpus"`
+}
+
+type leaseView struct {
+	Prefill int `json:"prefill"`
+	Decode  int `json:"decode"`
+}
+
+type reportedView struct {
+	Running *float64 `json:"running"`
+	Waiting *float64 `json:"waiting"`
+	KVUsage *float64 `json:"kv_usage"`
+	AgeS    float64  `json:"age_s"`
+}
+
+type transitionView struct {
+	Time   stamp  `json:"time"`
+	Engine string `json:"engine"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Reason string `json:"reason"`
+}
+
+// stamp is a time as RFC 3339 with milliseconds in UTC.
+type stamp time.Time
+
+// MarshalText implements encoding.TextMarshaler.
+func (t stamp) MarshalText() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z"), nil
+}
+
+func (s *Server) topology(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, s.view(time.Now()))
+}
+
+func (s *Server) view(now time.Time) topologyView {
+	v := topologyView{
+		Time: stamp(now), Version: s.o.Version, UptimeS: int64(now.Sub(s.o.Started).Seconds()),
+		Status: s.o.Monitor.Health().Status, Models: []string{}, Policy: textOrNil(s.o.Policy),
+		Engines: []engineView{}, Transitions: []transitionView{},
+	}
+	inFlight := 0
+	for _, e := range s.o.Engines {
+		ev := s.engineView(e, now)
+		v.Engines = append(v.Engines, ev)
+		v.Models = append(v.Models, ev.Models...)
+		if ev.Leases != nil {
+			inFlight += ev.Leases.Prefill + ev.Leases.Decode
+		}
+	}
+	if s.o.Leases != nil {
+		v.Traffic.InFlight = &inFlight
+	}
+	slices.Sort(v.Models)
+	v.Models = slices.Compact(v.Models)
+	for _, t := range s.o.Monitor.Transitions() {
+		v.Transitions = append(v.Transitions, transitionView{Time: stamp(t.Time), Engine: t.Engine,
+			From: t.From.String(), To: t.To.String(), Reason: t.Reason})
+	}
+	return v
+}
+
+func (s *Server) engineView(e *engine.Engine, now time.Time) engineView {
+	status, em := e.Status(), s.o.Metrics.Engine(e.Name)
+	v := engineView{
+		Name: e.Name, Profile: e.Profile, State: status.State.String(), StateReason: status.Reason,
+		StateSince:  stamp(status.Since),
+		MatchTokens: em.MatchTokens.Get(), CachedTokens: em.CachedTokens.Get(),
+		Reported: reported(s.o.Monitor.Reported(e), now),
+	}
+	if m := e.Models(); m != nil {
+		v.Models = append(v.Models, m.IDs...)
+	}
+	if s.o.Leases != nil {
+		prefill, decode, tokens := s.o.Leases(e.Name)
+		v.Leases, v.LeaseTokens = &leaseView{Prefill: prefill, Decode: decode}, &tokens
+	}
+	return v
+}
+
+func reported(r *probe.Reported, now time.Time) *reportedView {
+	if r == nil {
+		return nil
+	}
+	return &reportedView{Running: known(r.Running), Waiting: known(r.Waiting), KVUsage: known(r.KVUsage),
+		AgeS: now.Sub(r.Time).Round(time.Millisecond).Seconds()}
+}
+
+// known turns telemetry.Unknown into nil.
+func known(v float64) *float64 {
+	if v <= telemetry.Unknown {
+		return nil
+	}
+	return &v
+}
+
+func textOrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
