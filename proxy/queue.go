@@ -1,0 +1,79 @@
+package proxy
+
+import "sync"
+
+// queue holds the requests that wait for an engine below its in_flight limit,
+// in order of arrival. Only its head may pick, so nobody overtakes.
+type queue struct {
+	limit int
+
+	mu      sync.Mutex // guards waiting
+	waiting []*gate
+}
+
+// busy reports whether anyone waits, so that a newcomer must wait behind.
+func (q *queue) busy() bool {
+	if q.limit == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) > 0
+}
+
+// enter joins the queue. It reports false when the queue is full. leave must
+// follow a true result.
+func (q *queue) enter(g *gate) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) >= q.limit {
+		return false
+	}
+	g.mu.Lock()
+	if g.wake == nil {
+		g.wake = make(chan struct{}, 1)
+	}
+	select {
+	case <-g.wake: // a wake-up of an earlier wait
+	default:
+	}
+	g.mu.Unlock()
+	q.waiting = append(q.waiting, g)
+	return true
+}
+
+// first reports whether g is at the head.
+func (q *queue) first(g *gate) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) > 0 && q.waiting[0] == g
+}
+
+// leave ends a wait and lets the next one try.
+func (q *queue) leave(g *gate) {
+	q.mu.Lock()
+	for i, w := range q.waiting {
+		if w == g {
+			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			break
+		}
+	}
+	q.mu.Unlock()
+	q.released()
+}
+
+// released tells the head of the queue that there may be room.
+func (q *queue) released() {
+	if q.limit == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		return
+	}
+	select {
+	case q.waiting[0].wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"time"
+
+	"ramjet/engine"
+)
+
+func (r *relay) bindRaw() { r.ready, r.room = r.onReady, r.onRoom }
+
+// runRaw relays inside the two sockets' poller callbacks: the client's write
+// callback holds its descriptor, the engine's read callback runs within it for
+// as long as the client keeps up. One call serves the whole answer, because
+// each new call costs a read that finds nothing.
+func (r *relay) runRaw() {
+	if err := r.f.c.sock.Raw().Write(r.room); err != nil && r.sendErr == nil {
+		r.sendErr = err
+	}
+}
+
+// onRoom runs whenever the client can take bytes. It returns false to wait for
+// that, and stops reading from the engine meanwhile.
+func (r *relay) onRoom(fd uintptr) bool {
+	r.sendFD = fd
+	for {
+		if r.moving() {
+			return true // nothing of this answer may go out
+		}
+		r.flushRaw()
+		if r.blocked {
+			r.limitClient()
+			return false
+		}
+		if r.over() {
+			return true
+		}
+		if err := r.f.up.Socket.Raw().Read(r.ready); err != nil {
+			r.readErr = err
+			return true
+		}
+	}
+}
+
+// onReady runs whenever the engine sent something. It reads on until there is
+// nothing left: data and FIN may come in one wake-up, and a short read does not
+// mean that the socket is empty.
+func (r *relay) onReady(fd uintptr) bool {
+	for {
+		n, again, err := engine.RawRead(fd, r.space())
+		switch {
+		case again:
+			r.giveSpace()
+			return false
+		case err != nil:
+			r.readErr = err
+			return true
+		case n == 0:
+			r.ended()
+			return true
+		}
+		r.took(n)
+		if r.vain() {
+			r.readErr = errMove
+			return true
+		}
+		r.flushRaw()
+		if r.blocked || r.over() {
+			return true
+		}
+	}
+}
+
+func (r *relay) flushRaw() {
+	r.blocked = false
+	for r.sendErr == nil {
+		p := r.pending()
+		if len(p) == 0 {
+			return
+		}
+		n, again, err := engine.RawWrite(r.sendFD, p)
+		r.wrote(n)
+		r.sendErr = err
+		if again {
+			r.blocked = true
+			return
+		}
+	}
+}
+
+// limitClient bounds the wait for a client that takes nothing.
+func (r *relay) limitClient() {
+	if d := r.f.s.Timeouts.ClientWrite; d > 0 && r.f.c.gate.aborted() == 0 {
+		_ = r.f.c.nc.SetWriteDeadline(time.Now().Add(d))
+		r.limited = true
+		if r.f.c.gate.aborted() != 0 {
+			r.f.c.interrupt() // the deadline above may have undone it
+		}
+	}
+}

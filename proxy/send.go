@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"strconv"
+
+	"ramjet/engine"
+	"ramjet/wire"
+)
+
+// sendResult says how much of the request reached the engine's socket.
+type sendResult struct {
+	whole bool
+	err   error
+	// clientLeft: the client stopped in the middle of a body that is streamed
+	// through.
+	clientLeft *wire.Error
+}
+
+// inlineBody is the largest body that is copied behind its head to make one
+// write of both.
+const inlineBody = 12 << 10
+
+// send writes the request to f.up.
+func (f *flight) send(e *engine.Engine) sendResult {
+	body := f.body.bytes()
+	extra := 0
+	if f.alias != "" || f.inject {
+		extra = len(body) + len(f.alias) + 64
+	}
+	out := getBuffer(sizeRelay + extra)
+	defer func() { putBuffer(out) }()
+	b := out.b[:0]
+	if extra > 0 {
+		// The splices go to the end of the buffer, where the body is then
+		// taken from.
+		spliced, asked := wire.AppendSplices(out.b[sizeRelay:sizeRelay], body, &f.peek, f.alias, f.inject)
+		f.inject = asked
+		body = spliced
+	}
+	b = f.appendRequestHead(b, e, int64(len(body)))
+	if len(b)+len(body) <= sizeRelay && len(body) <= inlineBody {
+		b = append(b, body...)
+		body = nil
+	}
+	if _, err := f.up.Socket.Write(b); err != nil {
+		return sendResult{err: err}
+	}
+	if f.upload {
+		return f.sendUpload()
+	}
+	if len(body) > 0 {
+		if _, err := f.up.Socket.Write(body); err != nil {
+			return sendResult{err: err}
+		}
+	}
+	return sendResult{whole: true}
+}
+
+// appendRequestHead composes the head that the engine gets: the client's own
+// fields but those that concern the connection, that Ramjet answers for, or
+// that a client could use to steer an engine.
+func (f *flight) appendRequestHead(b []byte, e *engine.Engine, length int64) []byte {
+	h := &f.c.head
+	b = append(b, h.Method...)
+	b = append(b, ' ')
+	b = append(b, h.Target...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, e.URL.Host...)
+	for i := range h.Fields {
+		name := h.Fields[i].Name
+		if h.HopByHop(name) || f.withheld(name, e) {
+			continue
+		}
+		b = append(b, "\r\n"...)
+		b = append(b, name...)
+		b = append(b, ": "...)
+		b = append(b, h.Fields[i].Value...)
+	}
+	b = append(b, "\r\nAccept-Encoding: identity\r\nX-Request-Id: "...)
+	b = append(b, f.id...)
+	if e.APIKey != "" {
+		b = append(b, "\r\nAuthorization: Bearer "...)
+		b = append(b, e.APIKey...)
+	}
+	switch {
+	case f.upload && h.Chunked:
+		b = append(b, "\r\nTransfer-Encoding: chunked"...)
+	case f.upload:
+		b = append(b, "\r\nContent-Length: "...)
+		b = strconv.AppendInt(b, h.ContentLength, 10)
+	case length > 0 || h.ContentLength >= 0 || h.Chunked:
+		b = append(b, "\r\nContent-Length: "...)
+		b = strconv.AppendInt(b, length, 10)
+	}
+	return append(b, "\r\n\r\n"...)
+}
+
+// withheld reports whether a client's field does not reach the engine.
+func (f *flight) withheld(name []byte, e *engine.Engine) bool {
+	if len(name) > 9 && sameName(name[:9], "x-ramjet-") {
+		return true
+	}
+	switch len(name) {
+	case 4:
+		return sameName(name, "host")
+	case 6:
+		return sameName(name, "expect")
+	case 9:
+		return sameName(name, "x-api-key") && (f.s.Keys != nil || e.APIKey != "")
+	case 12:
+		return sameName(name, "x-request-id")
+	case 13:
+		return sameName(name, "authorization") && (f.s.Keys != nil || e.APIKey != "")
+	case 14:
+		return sameName(name, "content-length")
+	case 15:
+		return sameName(name, "accept-encoding")
+	case 20:
+		// A forged rank pins a request inside the engine (vLLM 0.32).
+		return sameName(name, "x-data-parallel-rank")
+	}
+	return false
+}
+
+// forwardPreflight lets an engine answer a CORS preflight: without a key,
+// without a body, and without a lease, since nothing is generated for it.
+func (f *flight) forwardPreflight() {
+	if !f.skipBody() {
+		f.rejectUnread(errBodyCut)
+		return
+	}
+	f.bodyRead = true
+	f.light = true
+	f.forward()
+}

@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"ramjet/engine"
+	"ramjet/telemetry"
+	"ramjet/wire"
+)
+
+// upgrade joins a client to an engine's WebSocket. After the engine's 101 the
+// two sides exchange bytes that are none of our business.
+func (f *flight) upgrade() {
+	f.bodyRead, f.close = true, true
+	if !f.skipBody() {
+		f.rejectUnread(errBodyCut)
+		return
+	}
+	f.query.Session = f.session(nil)
+	if e := f.pick(); e != nil {
+		f.exhausted(e, 0)
+		return
+	}
+	m := f.member()
+	m.Enter(&f.c.gate)
+	defer m.Leave(&f.c.gate)
+	v := f.upgraded(m)
+	f.s.Outcomes.Outcome(m, v.outcome, v.detail)
+	f.tried = append(f.tried, tried{member: f.decision.Member, end: v.end})
+	f.fault = v.detail
+	f.dropEngine()
+	if !v.done {
+		f.giveUp(v, 0)
+		return
+	}
+	f.end(v.end)
+}
+
+func (f *flight) upgraded(m *engine.Engine) verdict {
+	if v, ok := f.connect(m, true); !ok {
+		return v
+	}
+	b := getBuffer(sizeRelay)
+	defer putBuffer(b)
+	head := f.appendRequestHead(b.b[:0], m, 0)
+	head = append(head[:len(head)-2], "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"...)
+	if _, err := f.up.Socket.Write(head); err != nil {
+		return f.lost(m, err, "sending the upgrade")
+	}
+	f.relay.begin()
+	f.dispatched, f.wait1 = time.Now(), waitHead
+	f.limitEngine()
+	n, err := f.readUpgradeHead()
+	var bad *wire.HeadError
+	switch {
+	case errors.As(err, &bad):
+		return f.badResponse(m, bad.Message)
+	case err != nil:
+		return f.lost(m, err, "waiting for the upgrade")
+	}
+	if f.resp.Status != 101 {
+		f.relay.lo += n
+		f.relay.mid = f.relay.lo
+		return f.judge(m, sendResult{whole: true})
+	}
+	return f.tunnel(f.relay.in.b[f.relay.lo:f.relay.hi])
+}
+
+// readUpgradeHead reads one head, be it a 101 or a refusal.
+func (f *flight) readUpgradeHead() (int, error) {
+	r := &f.relay
+	f.resp.Reset()
+	for r.hi <= maxResponseHead {
+		n, err := f.up.Socket.Await(r.takes, r.gives)
+		r.hi += n
+		if err != nil {
+			return 0, err
+		}
+		if n, err := f.resp.Parse(r.in.b[r.lo:r.hi]); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, &wire.HeadError{Message: "the engine's response head is too large"}
+}
+
+// tunnel passes front, which begins with the engine's 101, to the client and
+// then copies both ways until either side ends.
+func (f *flight) tunnel(front []byte) verdict {
+	f.sent.head, f.sent.status, f.rec.Status, f.sent.engine = true, 101, 101, f.member().Name
+	if _, err := f.c.write(front); err != nil {
+		return f.unsendable()
+	}
+	_ = f.up.SetReadDeadline(time.Time{})
+	f.lease.Decoding()
+	if _, err := f.up.Write(f.c.in.b[f.c.r:f.c.w]); err == nil {
+		f.c.r = f.c.w
+	}
+	var wg sync.WaitGroup
+	up, down := f.up, f.c.nc
+	wg.Go(func() {
+		_, _ = io.Copy(struct{ io.Writer }{up}, struct{ io.Reader }{down})
+		_ = up.Close()
+	})
+	n, _ := io.Copy(struct{ io.Writer }{down}, struct{ io.Reader }{up})
+	f.sent.body = true
+	f.sent.bytes += n
+	_ = down.Close()
+	wg.Wait()
+	end := telemetry.EndDone
+	if f.c.gate.aborted() == telemetry.EndDrained {
+		end = telemetry.EndDrained
+	}
+	return verdict{done: true, end: end, outcome: engine.OutcomeNeutral}
+}
