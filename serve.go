@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"ramjet/config"
+	"ramjet/proxy"
+	"ramjet/web"
+)
+
+// serve runs the proxy until it is told to stop: the first signal drains, the
+// second ends at once.
+func serve(load func() (*config.Config, error), portFile string) int {
+	cfg, err := load()
+	if err != nil {
+		return report(err)
+	}
+	a, err := build(cfg, os.Stderr, true)
+	if err != nil {
+		return report(err)
+	}
+	if err := a.listen(); err != nil {
+		a.close()
+		return report(err)
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	if err := a.start(portFile); err != nil {
+		a.close()
+		return report(err)
+	}
+	select {
+	case <-signals:
+		a.drain(signals)
+	case err = <-a.failed:
+	}
+	a.close()
+	return report(err)
+}
+
+// listen binds every port, so that a port in use is found before anything
+// runs.
+func (a *app) listen() error {
+	for _, address := range a.cfg.Listen {
+		ln, err := listenOn(address)
+		if err != nil {
+			return fmt.Errorf("cannot listen on %s: %w", address, err)
+		}
+		a.public = append(a.public, ln)
+	}
+	ln, err := net.Listen("tcp", a.cfg.Admin.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", a.cfg.Admin.Listen, err)
+	}
+	a.admin = ln
+	return nil
+}
+
+func listenOn(address string) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(address, "unix://")
+	if !isUnix {
+		return net.Listen("tcp", address)
+	}
+	// A socket file that a former process left behind would keep this one
+	// from starting; one that answers is in use.
+	if c, err := net.Dial("unix", path); err == nil {
+		_ = c.Close()
+		return nil, syscall.EADDRINUSE
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		_ = os.Remove(path)
+	}
+	return net.Listen("unix", path)
+}
+
+// start begins to check engines and to serve.
+func (a *app) start(portFile string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	a.stop = cancel
+	a.wg.Go(func() { a.monitor.Run(ctx) })
+	a.adminServer = a.web.HTTPServer()
+	a.wg.Go(func() {
+		if err := a.adminServer.Serve(a.admin); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			a.fail(fmt.Errorf("cannot serve the admin port: %w", err))
+		}
+	})
+	for _, ln := range a.public {
+		a.wg.Go(func() {
+			if err := a.proxy.Serve(ln); err != nil {
+				a.fail(err)
+			}
+		})
+	}
+	a.announce()
+	if portFile == "" {
+		return nil
+	}
+	return writePorts(portFile, a.public[0].Addr().String(), a.admin.Addr().String())
+}
+
+// writePorts tells tests and scripts where we listen. The file appears whole.
+func writePorts(name, public, admin string) error {
+	text := "public=" + public + "\nadmin=" + admin + "\n"
+	if err := os.WriteFile(name+".tmp", []byte(text), 0o600); err != nil {
+		return fmt.Errorf("cannot write the port file: %w", err)
+	}
+	if err := os.Rename(name+".tmp", name); err != nil {
+		return fmt.Errorf("cannot write the port file: %w", err)
+	}
+	return nil
+}
+
+// announce says what runs and what is off.
+func (a *app) announce() {
+	for _, w := range a.cfg.Warnings {
+		a.log.Warn(w.String())
+	}
+	for _, ln := range a.public {
+		a.log.Info("listening", "version", version, "public", ln.Addr().String(), "admin", "http://"+a.admin.Addr().String(),
+			"config", a.cfg.File(), "digest", a.cfg.Digest())
+	}
+	for _, e := range a.engines {
+		a.log.Info("engine", "engine", e.Name, "url", e.URL.String(), "profile", e.Profile)
+	}
+}
+
+// drain lets requests finish. A second signal ends the wait.
+func (a *app) drain(signals <-chan os.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if d := a.cfg.Timeouts.Drain; d > 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), d)
+	}
+	defer cancel()
+	a.log.Info("draining; a second signal ends at once", "requests", a.proxy.InFlight(), "limit", a.cfg.Timeouts.Drain.String())
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	a.proxy.Drain(ctx)
+}
+
+func (a *app) fail(err error) {
+	select {
+	case a.failed <- err:
+	default:
+	}
+}
+
+// close stops everything in the reverse order of its start.
+func (a *app) close() {
+	a.proxy.Close()
+	for _, ln := range a.public {
+		_ = ln.Close()
+	}
+	if a.adminServer != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		if a.adminServer.Shutdown(ctx) != nil {
+			_ = a.adminServer.Close()
+		}
+		cancel()
+	} else if a.admin != nil {
+		_ = a.admin.Close()
+	}
+	if a.stop != nil {
+		a.stop()
+	}
+	a.wg.Wait()
+	for _, e := range a.engines {
+		e.Pool().Close()
+	}
+	a.log.Info("stopped")
+	_ = a.out.Close()
+}
+
+// listeners of an app and what serves them.
+type servers struct {
+	public      []net.Listener
+	admin       net.Listener
+	proxy       *proxy.Server
+	web         *web.Server
+	adminServer *http.Server
+	stop        context.CancelFunc
+	failed      chan error
+	wg          sync.WaitGroup
+}
+
+// tlsConfig returns nil without a certificate.
+func tlsConfig(cfg *config.Config) (*tls.Config, error) {
+	if cfg.TLS.Cert == "" {
+		return nil, nil
+	}
+	return proxy.LoadTLS(cfg.TLS.Cert, cfg.TLS.Key)
+}
