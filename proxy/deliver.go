@@ -103,6 +103,7 @@ func (f *flight) judge(e *engine.Engine, sent sendResult) verdict {
 	}
 	f.setFraming(h)
 	f.ttfb = since(f.dispatched)
+	f.composeHead()
 	if v, again := f.tryOthersFirst(e, h); again {
 		return v
 	}
@@ -133,7 +134,7 @@ func (f *flight) setFraming(h *wire.ResponseHead) {
 		r.framing, r.reframe = framedByClose, true
 	}
 	r.dropUsage = f.inject && r.sse
-	r.reframe = r.reframe || r.dropUsage
+	r.reframe = r.reframe || r.dropUsage || r.sse && f.s.StreamRelay
 	if f.c.head.Minor == 0 && (r.reframe || h.Chunked) {
 		// A client that cannot read chunks gets the bare body, which ends
 		// with the connection.

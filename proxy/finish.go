@@ -164,6 +164,9 @@ func (f *flight) finish() {
 	f.settled = false
 	f.body.release(f.s)
 	f.model = ""
+	if cap(f.headOut) > sizeHead {
+		f.headOut = nil
+	}
 	f.c.srv.lastSeen.Store(time.Now().UnixNano())
 	f.s.requests.Add(-1)
 }

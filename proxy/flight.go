@@ -48,6 +48,7 @@ type flight struct {
 
 	wait1      waiting
 	dispatched time.Time // when the present attempt was sent
+	headOut    []byte    // the head that the client gets
 	headLen    int       // of the response head, which ends where the body begins
 	headAt     time.Time // when its response head was there
 	ttfb       float64   // seconds in between

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"time"
@@ -118,9 +119,8 @@ func (f *flight) save() bool {
 
 func (f *flight) keepSaved() {
 	r := &f.relay
-	head := f.appendResponseHead(nil)
 	f.saved = &savedAnswer{
-		bytes:  append(head, r.pending()...),
+		bytes:  append(bytes.Clone(f.headOut), r.pending()...),
 		status: f.resp.Status,
 		engine: f.member().Name,
 	}

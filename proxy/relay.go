@@ -54,6 +54,9 @@ type relay struct {
 	olo       int
 	ohi       int
 
+	atSafe  wire.ChunkScanner // the framing where what may go out ends
+	trapped bool              // a whole event lies behind that place
+
 	suffix  string // what completes the framing of all that went out
 	torn    bool   // half an event went out, because it was too long to hold
 	done    bool   // the body is whole
@@ -105,7 +108,7 @@ func (r *relay) begin() {
 	r.dec, r.safe, r.event0, r.olo, r.ohi = nil, 0, 0, 0, 0
 	r.chunks.Reset()
 	r.events = wire.EventScanner{}
-	r.suffix = ""
+	r.suffix, r.atSafe, r.trapped = "", wire.ChunkScanner{}, false
 	r.reframe, r.plain, r.dropUsage, r.keep, r.sse = false, false, false, false, false
 	r.torn, r.done, r.ownEnd, r.junk, r.blocked = false, false, false, false, false
 	r.broken, r.readErr, r.sendErr = nil, nil, nil
@@ -188,7 +191,11 @@ func (r *relay) consume(from int) {
 		r.hi = r.mid // what is held now is trailers or junk
 		return
 	}
-	if r.sse && r.hi-r.mid > sizeHold {
+	if r.trapped && !r.torn {
+		r.rechunk()
+		return
+	}
+	if r.torn || r.sse && r.hi-r.mid > sizeHold {
 		r.mid = r.hi
 		r.torn = true
 	}
@@ -233,8 +240,8 @@ func (r *relay) scanChunks(b []byte) int {
 		}
 		span := b[used : used+n]
 		used += n
-		if data {
-			r.data(span)
+		if data && r.data(span) >= 0 && r.sse {
+			r.trapped = true // unless the chunk ends with the event
 		}
 		switch {
 		case r.chunks.Done():
@@ -247,7 +254,7 @@ func (r *relay) scanChunks(b []byte) int {
 			safe = used
 		default:
 			if suffix, ok := r.chunks.Completion(); ok && r.events.Pending() == 0 {
-				safe, r.suffix = used, suffix
+				safe, r.suffix, r.atSafe, r.trapped = used, suffix, r.chunks, false
 			}
 		}
 	}

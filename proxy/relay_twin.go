@@ -23,10 +23,6 @@ func (f *flight) deliverTwin(e *engine.Engine, sent sendResult) verdict {
 	f.wait1 = waitFirst
 	f.headAt = time.Now()
 	r.lastTime = f.headAt
-	r.reframe = true
-	if f.c.head.Minor == 0 {
-		r.plain, f.close = true, true
-	}
 	front := bytes.Clone(r.in.b[r.lo-f.headLen : r.hi])
 	r.lo, r.mid, r.hi = 0, 0, 0
 	r.giveSpace()

@@ -9,6 +9,14 @@ import (
 	"ramjet/wire"
 )
 
+// composeHead writes the client's head down as soon as the engine's is parsed,
+// because the engine's lies in a buffer that the next read may give back.
+func (f *flight) composeHead() {
+	if !f.sent.head {
+		f.headOut = f.appendResponseHead(f.headOut[:0])
+	}
+}
+
 // appendResponseHead composes the head that the client gets: the engine's own
 // fields but those that concern its connection, and ours.
 func (f *flight) appendResponseHead(b []byte) []byte {
@@ -97,13 +105,10 @@ func (f *flight) sendHead() bool {
 	r := &f.relay
 	out := getBuffer(sizeRelay)
 	defer func() { putBuffer(out) }()
-	b := f.appendResponseHead(out.b[:0:len(out.b)])
+	b := append(out.b[:0], f.headOut...)
 	head := len(b)
 	body := r.pending()
-	if len(b)+len(body) > cap(b) {
-		body = body[:max(cap(b)-len(b), 0)]
-	}
-	b = append(b, body...)
+	b = append(b, body[:min(len(body), max(sizeRelay-head, 0))]...)
 	f.sent.head, f.sent.status, f.sent.engine = true, f.resp.Status, f.member().Name
 	f.sent.sse, f.sent.plain = r.sse, r.plain
 	f.rec.Status = f.resp.Status

@@ -1,0 +1,59 @@
+package proxy
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestMain fails the package when its tests leave goroutines or descriptors
+// behind: every server, engine and client of a test must be gone at the end.
+func TestMain(m *testing.M) {
+	goroutines, files := runtime.NumGoroutine(), openFiles()
+	code := m.Run()
+	if code == 0 && !settled(func() bool { return runtime.NumGoroutine() <= goroutines && openFiles() <= files+spareFiles }) {
+		fmt.Fprintf(os.Stderr, "FAIL: %d goroutines and %d descriptors at the end, %d and %d at the start\n",
+			runtime.NumGoroutine(), openFiles(), goroutines, files)
+		buf := make([]byte, 1<<20)
+		fmt.Fprintf(os.Stderr, "%s\n", buf[:runtime.Stack(buf, true)])
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// spareFiles is what the runtime itself may keep once it polls: its epoll set
+// and the event that wakes it, and what the resolver read.
+const spareFiles = 4
+
+// openFiles counts this process's descriptors.
+func openFiles() int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(names)
+}
+
+// settled waits until cond holds and reports whether it came to that.
+func settled(cond func() bool) bool {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if cond() {
+			return true
+		}
+	}
+	return cond()
+}
+
+// patience is how long a test waits for what must happen. It is only ever
+// spent by a test that fails.
+const patience = 10 * time.Second
+
+// eventually fails t unless cond comes to hold.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	if !settled(cond) {
+		t.Fatalf("waited in vain: %s", what)
+	}
+}
