@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"ramjet/engine"
+	"ramjet/telemetry"
 	"ramjet/wire"
 )
 
@@ -77,9 +79,30 @@ func (c *conn) serve() {
 		c.in = nil
 		c.srv.drop(c)
 	}()
+	if !c.handshake() {
+		return
+	}
 	for c.next() {
 		c.served++
 	}
+}
+
+// handshake agrees on TLS within the time that a request head may take, so
+// that a client cannot hold a connection by saying nothing.
+func (c *conn) handshake() bool {
+	tc, secure := c.nc.(*tls.Conn)
+	if !secure {
+		return true
+	}
+	if d := c.srv.Timeouts.ClientHeader; d > 0 {
+		_ = tc.SetDeadline(time.Now().Add(d))
+		defer func() { _ = tc.SetDeadline(time.Time{}) }()
+	}
+	if err := tc.Handshake(); err != nil {
+		c.srv.Log.Throttled("tls", telemetry.LevelDebug, "cannot agree on TLS with a client", "error", err.Error())
+		return false
+	}
+	return true
 }
 
 // next serves one request and reports whether another may follow.

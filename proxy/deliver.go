@@ -120,7 +120,9 @@ func (f *flight) judge(e *engine.Engine, sent sendResult) verdict {
 func (f *flight) setFraming(h *wire.ResponseHead) {
 	r := &f.relay
 	r.sse = h.EventStream
-	r.keep = !r.sse && f.ep.kind != kindUpload
+	// Only JSON is held until it is whole: other bodies may be streams of
+	// their own (NDJSON, audio), and half of them is of use.
+	r.keep = !r.sse && f.ep.kind != kindUpload && jsonType(h.Get("content-type")) && h.Get("content-type") != nil
 	switch {
 	case h.BodyLess(f.c.head.Method):
 		r.framing, r.left, r.done = framedByLength, 0, true

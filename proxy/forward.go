@@ -54,7 +54,7 @@ func (f *flight) forward() {
 		if v.outcome == engine.OutcomeRefused {
 			refused++
 		}
-		f.query.Tried |= 1 << f.s.Router.Members().Index(f.decision.Member.Engine)
+		f.markTried(&f.query)
 		if !f.mayTryAnother() {
 			f.giveUp(v, refused)
 			return
@@ -85,8 +85,16 @@ func (f *flight) othersLeft() bool {
 		return false
 	}
 	q := f.query
-	q.Tried |= 1 << f.s.Router.Members().Index(f.member())
+	f.markTried(&q)
 	return f.s.Router.CanPick(&q)
+}
+
+// markTried keeps the present engine out of q's further picks. An engine that
+// was meanwhile removed cannot be picked anyway.
+func (f *flight) markTried(q *route.Request) {
+	if i := f.s.Router.Members().Index(f.member()); i >= 0 {
+		q.Tried |= 1 << i
+	}
 }
 
 // exhausted ends a request for which no (further) engine can be picked.

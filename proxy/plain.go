@@ -58,9 +58,10 @@ func (f *flight) deliverPlain(e *engine.Engine, sent sendResult) verdict {
 // readAnswer takes from a JSON answer what routing and the log need.
 func (f *flight) readAnswer() {
 	r := &f.relay
-	if !r.keep || !r.done || !f.ep.kind.generates() && f.ep.kind != kindJSON && f.ep.kind != kindStored {
+	if !r.keep || !r.done || r.answered || !f.ep.kind.generates() && f.ep.kind != kindJSON && f.ep.kind != kindStored {
 		return
 	}
+	r.answered = true
 	body, _ := r.answer.Bytes()
 	if len(body) == 0 || body[0] != '{' {
 		return

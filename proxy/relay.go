@@ -33,13 +33,14 @@ type relay struct {
 	in          *buffer
 	lo, mid, hi int
 
-	framing framing
-	left    int64 // of a body framed by length
-	chunks  wire.ChunkScanner
-	events  wire.EventScanner
-	sse     bool
-	keep    bool          // the answer is JSON that tells usage
-	answer  wire.Abridger // what is kept of it
+	framing  framing
+	left     int64 // of a body framed by length
+	chunks   wire.ChunkScanner
+	events   wire.EventScanner
+	sse      bool
+	keep     bool          // the answer is JSON that tells usage
+	answer   wire.Abridger // what is kept of it
+	answered bool          // and was read
 
 	// Framing anew: decoded bytes collect in dec, of which [:safe) may go
 	// out; what is framed stands in out.b[olo:ohi).
@@ -109,7 +110,7 @@ func (r *relay) begin() {
 	r.chunks.Reset()
 	r.events = wire.EventScanner{}
 	r.suffix, r.atSafe, r.trapped = "", wire.ChunkScanner{}, false
-	r.reframe, r.plain, r.dropUsage, r.keep, r.sse = false, false, false, false, false
+	r.reframe, r.plain, r.dropUsage, r.keep, r.sse, r.answered = false, false, false, false, false, false
 	r.torn, r.done, r.ownEnd, r.junk, r.blocked = false, false, false, false, false
 	r.broken, r.readErr, r.sendErr = nil, nil, nil
 	r.seen = seen{}

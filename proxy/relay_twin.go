@@ -54,6 +54,7 @@ func (f *flight) pumpTwin(body io.Reader, src *twinReader) {
 	defer putBuffer(buf)
 	for !r.over() {
 		f.limitEngine()
+		panicPoint(f, "relay")
 		n, err := body.Read(buf.b)
 		if n > 0 {
 			r.data(buf.b[:n])
