@@ -23,6 +23,7 @@ type app struct {
 	cfg     *config.Config
 	out     *telemetry.LogWriter
 	log     *telemetry.Log
+	watch   *engine.Watch
 	engines []*engine.Engine
 	monitor *probe.Monitor
 	servers
@@ -42,7 +43,10 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	metrics := telemetry.NewMetrics(version, runtime.Version())
 	metrics.SetLogDropped(a.out.Dropped)
 
-	if a.engines, err = engines(cfg, metrics); err != nil {
+	if a.watch, err = engine.NewWatch(); err != nil {
+		return nil, fmt.Errorf("cannot watch connections: %w", err)
+	}
+	if a.engines, err = engines(cfg, metrics, a.watch); err != nil {
 		return nil, err
 	}
 	a.monitor = probe.New(probeOptions(cfg, a.log, metrics), a.engines)
@@ -83,7 +87,7 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	return a, nil
 }
 
-func engines(cfg *config.Config, metrics *telemetry.Metrics) ([]*engine.Engine, error) {
+func engines(cfg *config.Config, metrics *telemetry.Metrics, watch *engine.Watch) ([]*engine.Engine, error) {
 	var list []*engine.Engine
 	for i := range cfg.Engines {
 		c := &cfg.Engines[i]
@@ -97,7 +101,7 @@ func engines(cfg *config.Config, metrics *telemetry.Metrics) ([]*engine.Engine, 
 		}
 		list = append(list, engine.New(engine.Options{
 			Name: c.Name, URL: c.Target, Profile: c.Profile, APIKey: key, InFlight: c.InFlight,
-			Dial: dial, GPUs: c.GPUs, Metrics: metrics.Engine(c.Name), Forbidden: config.ForbiddenAddr,
+			Dial: dial, GPUs: c.GPUs, Watch: watch, Metrics: metrics.Engine(c.Name), Forbidden: config.ForbiddenAddr,
 		}))
 	}
 	return list, nil

@@ -183,6 +183,7 @@ func (a *app) close() {
 	for _, e := range a.engines {
 		e.Pool().Close()
 	}
+	a.watch.Close()
 	a.log.Info("stopped")
 	_ = a.out.Close()
 }

@@ -25,6 +25,9 @@ type Conn struct {
 	closed    atomic.Bool
 	idleSince time.Time
 
+	ticket   Ticket
+	finished atomic.Bool // the engine ended its sending
+
 	look  func(fd uintptr) // peek, bound once so that a look allocates nothing
 	alive bool             // what the last look saw
 }
@@ -38,7 +41,29 @@ func newConn(p *Pool, nc net.Conn) (*Conn, error) {
 	}
 	c.raw = raw
 	c.Socket.Init(nc, raw)
+	if w := p.engine.Watch; w != nil && raw != nil {
+		if c.ticket, err = w.Add(raw, c); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
+}
+
+// Watched reports whether the end of the engine's sending wakes a reader by
+// itself. A relay may then stop reading at a short read: without it, data and
+// FIN that arrive in one wake-up would leave the FIN unseen for good, since
+// the poller tells of both only once.
+func (c *Conn) Watched() bool { return c.ticket.Valid() && !c.finished.Load() }
+
+// HungUp implements Watched: it wakes whoever reads, and drops the connection
+// if it is idle.
+func (c *Conn) HungUp() {
+	c.finished.Store(true)
+	// Ending the read side takes nothing from what is unread; it makes the
+	// kernel wake every poller of the socket, even one that was told of the
+	// FIN together with the data before it.
+	_ = c.raw.Control(wakeReaders)
+	c.pool.evict(c)
 }
 
 // RawConn returns what gives access to nc's descriptor, nil if nc's bytes are
@@ -62,6 +87,9 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.pool.open.Add(-1)
+	if w := c.pool.engine.Watch; w != nil {
+		w.Remove(c.ticket)
+	}
 	return c.Conn.Close()
 }
 

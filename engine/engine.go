@@ -28,6 +28,9 @@ type Options struct {
 	// to where an address could not.
 	Forbidden func(netip.Addr) string
 	GPUs      []int // device indexes, for the GPU view
+	// Watch tells connections that their engine closed them; nil = none does,
+	// and they are found out when used.
+	Watch *Watch
 	// Metrics are the engine's handles; nil counts nothing.
 	Metrics *telemetry.EngineMetrics
 }

@@ -7,6 +7,9 @@ import (
 
 const errRefused = syscall.ECONNREFUSED
 
+// wakeReaders wakes everybody who waits for the socket.
+func wakeReaders(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RD) }
+
 // peek looks at the socket without taking a byte from it. The raw system call
 // cannot block (MSG_DONTWAIT) and spares the scheduler's bookkeeping.
 func (c *Conn) peek(fd uintptr) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -185,6 +186,19 @@ func (p *Pool) reap() {
 	}
 	p.mu.Unlock()
 	for _, c := range dead {
+		_ = c.Close()
+	}
+}
+
+// evict drops c if it is idle.
+func (p *Pool) evict(c *Conn) {
+	p.mu.Lock()
+	i := slices.Index(p.idle, c)
+	if i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
+	}
+	p.mu.Unlock()
+	if i >= 0 {
 		_ = c.Close()
 	}
 }

@@ -61,7 +61,7 @@ type relay struct {
 	suffix  string // what completes the framing of all that went out
 	torn    bool   // half an event went out, because it was too long to hold
 	done    bool   // the body is whole
-	ownEnd  bool   // the last chunk is ours to send
+	trailed bool   // trailers, which end here, stand behind the body
 	junk    bool   // the engine sent more than the body
 	broken  error  // the body's framing is wrong
 	readErr error
@@ -111,7 +111,7 @@ func (r *relay) begin() {
 	r.events = wire.EventScanner{}
 	r.suffix, r.atSafe, r.trapped = "", wire.ChunkScanner{}, false
 	r.reframe, r.plain, r.dropUsage, r.keep, r.sse, r.answered = false, false, false, false, false, false
-	r.torn, r.done, r.ownEnd, r.junk, r.blocked = false, false, false, false, false
+	r.torn, r.done, r.trailed, r.junk, r.blocked = false, false, false, false, false
 	r.broken, r.readErr, r.sendErr = nil, nil, nil
 	r.seen = seen{}
 }
@@ -188,11 +188,11 @@ func (r *relay) consume(from int) {
 		r.mid = from + safe
 		r.torn = false
 	}
-	if r.done || r.broken != nil {
-		r.hi = r.mid // what is held now is trailers or junk
+	if r.broken != nil || r.done && !r.trailed {
+		r.hi = r.mid // what is held now is junk
 		return
 	}
-	if r.trapped && !r.torn {
+	if r.trailed || r.trapped && !r.torn {
 		r.rechunk()
 		return
 	}
@@ -247,7 +247,7 @@ func (r *relay) scanChunks(b []byte) int {
 		switch {
 		case r.chunks.Done():
 			r.done = true
-			if r.ownEnd = r.chunks.HasTrailers(); !r.ownEnd {
+			if r.trailed = r.chunks.HasTrailers() && !r.torn; !r.trailed {
 				safe = used
 			}
 		case r.chunks.InLastChunk():
@@ -259,7 +259,10 @@ func (r *relay) scanChunks(b []byte) int {
 			}
 		}
 	}
-	r.junk = r.junk || used < len(b)
+	if used < len(b) {
+		r.junk = true
+		r.hi -= len(b) - used
+	}
 	return safe
 }
 
@@ -356,7 +359,7 @@ func (r *relay) emit() {
 	if r.done {
 		r.safe = len(r.dec)
 	}
-	if r.sse && len(r.dec)-r.safe > sizeHold {
+	if r.sse && (r.torn || len(r.dec)-r.safe > sizeHold) {
 		r.safe, r.event0, r.torn = len(r.dec), len(r.dec), true
 	}
 	if r.outBuf == nil {

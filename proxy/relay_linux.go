@@ -41,12 +41,13 @@ func (r *relay) onRoom(fd uintptr) bool {
 	}
 }
 
-// onReady runs whenever the engine sent something. It reads on until there is
-// nothing left: data and FIN may come in one wake-up, and a short read does not
-// mean that the socket is empty.
+// onReady runs whenever the engine sent something. A short read is the last
+// one only if the watch tells of a FIN by itself; else it reads on until there
+// is nothing left, because data and FIN may come in one wake-up.
 func (r *relay) onReady(fd uintptr) bool {
 	for {
-		n, again, err := engine.RawRead(fd, r.space())
+		p := r.space()
+		n, again, err := engine.RawRead(fd, p)
 		switch {
 		case again:
 			r.giveSpace()
@@ -66,6 +67,10 @@ func (r *relay) onReady(fd uintptr) bool {
 		r.flushRaw()
 		if r.blocked || r.over() {
 			return true
+		}
+		if n < len(p) && r.f.up.Watched() {
+			r.giveSpace()
+			return false // the watch wakes us if this was the end
 		}
 	}
 }
