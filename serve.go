@@ -181,7 +181,7 @@ func (a *app) close() {
 	}
 	a.wg.Wait()
 	for _, e := range a.engines {
-		e.Pool().Close()
+		e.Close()
 	}
 	a.watch.Close()
 	a.log.Info("stopped")

@@ -6,6 +6,7 @@
 package engine
 
 import (
+	"net/http"
 	"net/netip"
 	"net/url"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type Engine struct {
 	lastFinish atomic.Int64  // Unix nanoseconds of the last request that ended well
 
 	pool    *Pool
+	asker   *http.Transport // of Get
 	flights flightSet
 }
 
@@ -58,7 +60,14 @@ func New(o Options) *Engine {
 	e := &Engine{Options: o}
 	e.state.set(Status{State: telemetry.StateDown, Reason: "not checked yet", Since: time.Now()})
 	e.pool = newPool(e)
+	e.asker = e.newAsker()
 	return e
+}
+
+// Close drops every idle connection to the engine.
+func (e *Engine) Close() {
+	e.pool.Close()
+	e.asker.CloseIdleConnections()
 }
 
 // Status returns the engine's present state with its reason and age.

@@ -6,11 +6,24 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
 )
 
-// Get asks the engine for path on a connection of its own and returns at most
-// limit bytes of the body. It never uses a proxy of the environment, never
+// newAsker returns what Get asks with: connections of its own, so that a check
+// never waits for or spoils a request's, kept between checks for less than the
+// engine keeps them.
+func (e *Engine) newAsker() *http.Transport {
+	return &http.Transport{
+		Proxy:               nil,
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return e.pool.dialPlain(ctx) },
+		TLSClientConfig:     e.pool.tls.Clone(),
+		MaxIdleConns:        1,
+		TLSHandshakeTimeout: max(e.Dial, 0),
+		IdleConnTimeout:     IdleLimit,
+	}
+}
+
+// Get asks the engine for path on a connection apart from its requests' and
+// returns at most limit bytes of the body. It never uses a proxy of the environment, never
 // follows a redirect, and tries both address families. The error wraps the
 // system's, so that errors.Is finds ECONNREFUSED. Safe for concurrent use.
 func (e *Engine) Get(ctx context.Context, path string, limit int64) (status int, body []byte, err error) {
@@ -22,17 +35,7 @@ func (e *Engine) Get(ctx context.Context, path string, limit int64) (status int,
 		req.Header.Set("Authorization", "Bearer "+e.APIKey)
 	}
 	req.Header.Set("Accept-Encoding", "identity")
-	rt := &http.Transport{
-		Proxy:               nil,
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return e.pool.dialPlain(ctx) },
-		TLSClientConfig:     e.pool.tls.Clone(),
-		DisableKeepAlives:   true,
-		MaxConnsPerHost:     1,
-		TLSHandshakeTimeout: max(e.Dial, 0),
-		IdleConnTimeout:     time.Second,
-	}
-	defer rt.CloseIdleConnections()
-	resp, err := rt.RoundTrip(req)
+	resp, err := e.asker.RoundTrip(req)
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot ask %s for %s: %w", e.Name, path, err)
 	}

@@ -51,6 +51,16 @@ func RawWrite(fd uintptr, p []byte) (n int, again bool, err error) {
 	}
 }
 
+// Unsent returns how many bytes of what was written the peer has not taken.
+func Unsent(fd uintptr) int {
+	var n int32
+	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
 // Read reads what is there, or waits for it. It returns io.EOF at the end.
 func (s *Socket) Read(p []byte) (int, error) {
 	if s.rc == nil {

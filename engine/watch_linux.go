@@ -92,18 +92,16 @@ func (w *Watch) tell(t Ticket) {
 // connection is closed. A side that left already is told of at once.
 func (w *Watch) Add(rc syscall.RawConn, h Watched) (Ticket, error) {
 	t := w.take(h)
-	var ctl error
+	var ctl, refused error
 	err := rc.Control(func(fd uintptr) {
 		ctl = w.raw.Control(func(set uintptr) {
 			// The two words of the event's data hold index and generation;
 			// EPOLLET is bit 31.
 			e := syscall.EpollEvent{Events: syscall.EPOLLRDHUP | 1<<31, Fd: int32(t.index), Pad: int32(t.gen)} //nolint:gosec // taken apart again by run
-			if cerr := syscall.EpollCtl(int(set), syscall.EPOLL_CTL_ADD, int(fd), &e); cerr != nil {
-				ctl = cerr
-			}
+			refused = syscall.EpollCtl(int(set), syscall.EPOLL_CTL_ADD, int(fd), &e)
 		})
 	})
-	if err = errors.Join(err, ctl); err != nil {
+	if err = errors.Join(err, ctl, refused); err != nil {
 		w.Remove(t)
 		return Ticket{}, fmt.Errorf("cannot watch a connection: %w", err)
 	}

@@ -157,13 +157,20 @@ func (f *flight) rejectUnread(e *wire.Error) {
 	f.c.linger()
 }
 
-// skipBody reads past a short body. It reports whether all of it came.
+// skipBody reads past the body of a request that needs none. It reports whether
+// all of it came. A body that is not short is left unread, and the connection
+// ends after the answer.
 func (f *flight) skipBody() bool {
+	if f.c.head.Chunked || f.c.head.ContentLength > drainLimit {
+		f.close = true
+		return true
+	}
 	left := max(f.c.head.ContentLength, 0)
 	n := min(left, int64(f.c.w-f.c.r))
 	f.c.r += int(n)
 	left -= n
 	if left == 0 {
+		f.bodyRead = true
 		return true
 	}
 	b := getBuffer(int(left))

@@ -35,6 +35,11 @@ func (b *body) reserve(s *Server, n int64) bool {
 		return true
 	}
 	need := capacity(n)
+	if b.buf != nil {
+		// A body of unknown length doubles, or growing would copy it again
+		// and again.
+		need = max(need, min(2*int64(len(b.buf.b)), s.Limits.Body))
+	}
 	wait := s.Limits.QueueWait
 	if !s.bodies.take(need-b.booked, wait) {
 		return false
@@ -79,7 +84,7 @@ func (f *flight) readBody() *wire.Error {
 	r := bodyReader{c: f.c, start: f.began}
 	defer r.done()
 	if h.ExpectContinue && f.c.r == f.c.w {
-		if _, err := f.c.sock.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
+		if _, err := f.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
 			return errBodyCut
 		}
 	}

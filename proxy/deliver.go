@@ -26,6 +26,11 @@ func (f *flight) receive(e *engine.Engine, sent sendResult) (v verdict, stale bo
 		f.failBody(sent.clientLeft)
 		return verdict{done: true, end: f.rec.End, outcome: engine.OutcomeNeutral}, false
 	}
+	if f.upload && !sent.whole {
+		// The engine takes no more; it may have answered early. What is left
+		// of the body must not be read as the next request.
+		f.close = true
+	}
 	f.relay.begin()
 	f.dispatched = time.Now()
 	f.wait1 = waitHead
@@ -78,6 +83,7 @@ func (f *flight) readResponseHead() (int, error) {
 		r.hi += n
 		if n > 0 {
 			f.member().AddBytesIn(n)
+			continue // an end that came with bytes is told by the next read
 		}
 		if err != nil {
 			return 0, err
@@ -95,7 +101,7 @@ func (f *flight) badResponse(e *engine.Engine, message string) verdict {
 // judge decides what to do with an answer by its head.
 func (f *flight) judge(e *engine.Engine, sent sendResult) verdict {
 	h := &f.resp
-	if f.sent.head && !(f.sent.sse && h.Status == 200 && h.EventStream && h.ContentLength < 0) {
+	if f.sent.head && !(f.sent.sse && (f.sent.chunked || f.sent.plain) && h.Status == 200 && h.EventStream && h.ContentLength < 0) {
 		// The client holds the head of an event stream; this answer cannot
 		// be its continuation.
 		return verdict{end: telemetry.EndEngineDied, outcome: outcomeOf(h.Status), code: wire.CodeEngineUnreachable,
@@ -195,6 +201,9 @@ func (f *flight) deliverStream(e *engine.Engine, sent sendResult) verdict {
 // runRelay relays until the answer or one of its sides has ended.
 func (f *flight) runRelay() {
 	r := &f.relay
+	if r.over() && len(r.pending()) == 0 {
+		return // all went out with the head; the client may have left by now
+	}
 	raw := f.up.Socket.Raw() != nil && f.c.sock.Raw() != nil
 	for {
 		f.limitEngine()
@@ -204,12 +213,27 @@ func (f *flight) runRelay() {
 		} else {
 			r.runPlain()
 		}
-		if !errors.Is(r.readErr, os.ErrDeadlineExceeded) || f.overdue() || f.c.gate.aborted() != telemetry.EndNone {
+		if f.c.gate.aborted() != telemetry.EndNone || !f.goesOn(raw) {
 			break
 		}
-		r.readErr = nil // a limit that meanwhile moved on
+		r.releaseClientLimit()
 	}
 	r.releaseClientLimit()
+}
+
+// goesOn looks at a limit that ended the relay, and reports whether the wait
+// that it bounds has meanwhile moved on.
+func (f *flight) goesOn(raw bool) bool {
+	r := &f.relay
+	switch {
+	case errors.Is(r.readErr, os.ErrDeadlineExceeded) && !f.overdue():
+		r.readErr = nil
+	case raw && errors.Is(r.sendErr, os.ErrDeadlineExceeded) && r.clientMoves():
+		r.sendErr = nil
+	default:
+		return false
+	}
+	return true
 }
 
 // vain is the verdict on an abort without a token.
@@ -279,14 +303,6 @@ func (f *flight) cut(v verdict, code wire.Code) verdict {
 
 // complete closes the books on an answer that came whole.
 func (f *flight) complete(e *engine.Engine, sent sendResult) verdict {
-	r := &f.relay
-	if r.ownEnd {
-		_, r.sendErr = f.c.sock.Write(append([]byte(r.suffix), lastChunk...))
-		f.sent.bytes += int64(len(r.suffix) + len(lastChunk))
-		if r.sendErr != nil {
-			return f.unsendable()
-		}
-	}
 	f.giveBack(e, sent)
 	return f.assess(e)
 }

@@ -152,7 +152,10 @@ func (f *flight) countUsage() {
 // finish closes the books, whatever way the request ended. It is the only
 // place where a request's lease, memory and count are given back.
 func (f *flight) finish() {
-	f.c.gate.shut()
+	if f.c.gate.shut() != telemetry.EndNone {
+		// Whatever ended it may have left a deadline on the connection.
+		f.close = true
+	}
 	f.lease.Release()
 	f.dropEngine()
 	if f.close {

@@ -28,12 +28,14 @@ type fixture struct {
 	log     *syncBuffer
 	access  *syncBuffer
 	judged  judged
+	watch   *engine.Watch
 }
 
 // setup is what a test may change before the server starts.
 type setup struct {
 	Options
 	policy   route.Policy
+	blind    bool // engine connections are not watched
 	listener net.Listener
 	engine   func(i int, o *engine.Options)
 }
@@ -58,12 +60,15 @@ func start(t testing.TB, scripts []script, tweaks ...func(*setup)) *fixture {
 	for _, tweak := range tweaks {
 		tweak(&s)
 	}
+	var err error
+	if f.watch, err = engine.NewWatch(); err != nil {
+		t.Fatal(err)
+	}
 	for i, sc := range scripts {
 		f.addEngine(i, sc, &s, metrics)
 	}
 	f.book = lease.NewBook(func() { f.srv.Released() })
 	s.Router = route.New(f.book, s.policy, f.set)
-	var err error
 	if f.srv, err = New(s.Options); err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +89,10 @@ func start(t testing.TB, scripts []script, tweaks ...func(*setup)) *fixture {
 		for _, e := range f.engines {
 			e.stop()
 		}
+		if n := f.watch.Len(); n != 0 {
+			t.Errorf("%d engine connections are still watched", n)
+		}
+		f.watch.Close()
 		_, _ = access.Close(), log.Close()
 	})
 	return f
@@ -94,6 +103,9 @@ func (f *fixture) addEngine(i int, sc script, s *setup, metrics *telemetry.Metri
 	o := engine.Options{
 		Name: string(rune('a' + i)), URL: &url.URL{Scheme: "http", Host: raw.addr},
 		Metrics: metrics.Engine(string(rune('a' + i))), Dial: 5 * time.Second,
+	}
+	if !s.blind {
+		o.Watch = f.watch
 	}
 	if s.engine != nil {
 		s.engine(i, &o)

@@ -93,16 +93,18 @@ func (f *flight) init(c *conn) {
 // connection can serve another.
 func (f *flight) run() (again bool) {
 	f.begin()
-	defer f.finish()
+	defer func() {
+		f.finish()
+		again = !f.close
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			f.panicked(p, debug.Stack())
-			again = false
 		}
 	}()
 	f.c.gate.open()
 	f.handle()
-	return !f.close
+	return
 }
 
 func (f *flight) begin() {
@@ -119,6 +121,7 @@ func (f *flight) begin() {
 	f.inject, f.upload, f.bodyRead, f.close = false, false, false, false
 	f.limited, f.light, f.settled, f.model, f.ttfb = false, false, false, "", 0
 	f.query = route.Request{}
+	f.peek.Object = false // what the last body said
 	f.decision = route.Decision{}
 	f.tried = f.tried[:0]
 	f.sent = sentState{}

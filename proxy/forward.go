@@ -54,6 +54,7 @@ func (f *flight) forward() {
 		if v.outcome == engine.OutcomeRefused {
 			refused++
 		}
+		f.lease.Release() // the wait for another engine must not weigh on this one
 		f.markTried(&f.query)
 		if !f.mayTryAnother() {
 			f.giveUp(v, refused)
@@ -117,7 +118,7 @@ func (f *flight) exhausted(e *wire.Error, refused int) {
 func (f *flight) giveUp(v verdict, refused int) {
 	f.c.gate.shut()
 	switch {
-	case f.saved != nil:
+	case f.saved != nil && !f.sent.head:
 		f.sendSaved(v.end)
 	case f.sent.head && v.end == telemetry.EndEngineStalled:
 		f.endStream(wire.CodeEngineStalled, v.end)
@@ -227,6 +228,7 @@ func (f *flight) interrupted() verdict {
 		if f.sent.body {
 			_ = f.c.nc.SetDeadline(time.Now().Add(time.Second))
 			f.endStream(wire.CodeEngineStalled, cause)
+			_ = f.c.nc.SetDeadline(time.Time{})
 			v.done = true
 		}
 		return v

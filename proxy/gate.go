@@ -42,12 +42,13 @@ func (g *gate) open() {
 	}
 }
 
-// shut ends a request: nothing can abort it any more.
-func (g *gate) shut() {
+// shut ends a request: nothing can abort it any more. It returns what did.
+func (g *gate) shut() telemetry.End {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.active = false
 	g.up, g.cancel = nil, nil
+	return g.cause
 }
 
 // attach makes c the connection that an abort closes. It reports false, and
@@ -99,6 +100,9 @@ func (g *gate) retry() {
 	defer g.mu.Unlock()
 	if g.cause == telemetry.EndEngineStalled {
 		g.cause = telemetry.EndNone
+		if g.hungUp {
+			g.cause = telemetry.EndClientGoneWaiting
+		}
 	}
 }
 

@@ -33,12 +33,19 @@ func (f *flight) handle() {
 			return
 		}
 		f.answerSelf()
+		if f.close && !f.bodyRead {
+			f.c.linger()
+		}
 		return
 	case kindRealtime:
 		f.upgrade()
 		return
 	case kindUpload:
 		f.upload = f.c.head.Chunked || f.c.head.ContentLength > uploadHeld
+		if f.c.head.ContentLength > f.s.Limits.Body {
+			f.rejectUnread(errBodyTooLarge)
+			return
+		}
 	case kindPass, kindChat, kindComplete, kindResponses, kindStored, kindMessages, kindJSON:
 	}
 	if !f.upload {
@@ -271,6 +278,9 @@ func (f *flight) wait() (route.Decision, error) {
 	timer := time.NewTimer(f.s.Limits.QueueWait)
 	defer timer.Stop()
 	for {
+		if f.c.gate.aborted() != telemetry.EndNone {
+			return route.Decision{}, errGone
+		}
 		if f.s.queue.first(&f.c.gate) {
 			d, err := f.s.Router.Pick(&f.query, &f.lease)
 			if !errors.Is(err, route.ErrFull) {
@@ -279,9 +289,6 @@ func (f *flight) wait() (route.Decision, error) {
 		}
 		select {
 		case <-f.c.gate.wake:
-			if f.c.gate.aborted() != telemetry.EndNone {
-				return route.Decision{}, errGone
-			}
 		case <-timer.C:
 			return route.Decision{}, errShed
 		}

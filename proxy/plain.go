@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"ramjet/engine"
@@ -36,6 +37,8 @@ func (f *flight) deliverPlain(e *engine.Engine, sent sendResult) verdict {
 		case err == nil || r.over():
 		case errors.Is(err, io.EOF):
 			r.ended()
+		case errors.Is(err, os.ErrDeadlineExceeded) && !f.overdue() && f.c.gate.aborted() == telemetry.EndNone:
+			// A limit on gaps between events, of which a plain answer has none.
 		default:
 			r.readErr = err
 		}
@@ -68,12 +71,11 @@ func (f *flight) readAnswer() {
 	}
 	var info wire.AnswerInfo
 	wire.ClassifyAnswer(f.dialect, body, &info)
-	if f.resp.Status == 200 {
+	if f.resp.Status == 200 && f.ep.kind.generates() {
+		// A stored response may well be one that its client cancelled.
 		r.seen.aborted = info.Abort
 		r.seen.delta = !info.NoOutput
-		if f.ep.kind.generates() {
-			f.lease.Decoding()
-		}
+		f.lease.Decoding()
 	}
 	if info.HasUsage {
 		r.seen.hasUsage, r.seen.usage = true, info.Usage
@@ -141,7 +143,7 @@ func (f *flight) sendSaved(end telemetry.End) {
 	f.rec.Status = f.saved.status
 	f.sent.engine = f.saved.engine
 	f.sent.head, f.sent.body = true, true
-	n, err := f.c.sock.Write(f.saved.bytes)
+	n, err := f.c.write(f.saved.bytes)
 	f.sent.bytes += int64(n)
 	if err != nil {
 		f.clientGone()

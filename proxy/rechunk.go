@@ -3,7 +3,8 @@ package proxy
 // rechunk leaves verbatim relaying for good, because this engine's chunks do
 // not end where its events do: a proxy in between cuts them as it likes. An
 // event that is whole must go out although its chunk goes on, and chunks of our
-// own are the only way to end one there.
+// own are the only way to end one there. A body with trailers ends so too: they
+// are dropped, and what was held in front of them is not.
 func (r *relay) rechunk() {
 	held := r.in.b[r.mid:r.hi]
 	for len(held) > 0 {

@@ -71,6 +71,7 @@ type relay struct {
 	sendFD   uintptr
 	blocked  bool // the client takes nothing at present
 	limited  bool // a write deadline is set on the client
+	unsent   int  // bytes that the client had not taken when it was set
 	lastTime time.Time
 
 	takes func() []byte
@@ -331,7 +332,7 @@ func (r *relay) event(event []byte) (drop bool) {
 	}
 	s.failed = s.failed || info.Error
 	s.done = s.done || info.Done
-	s.aborted = s.aborted || info.Abort
+	s.aborted = s.aborted || info.Abort && r.f.ep.kind.generates()
 	if info.HasUsage {
 		s.hasUsage, s.usage = true, info.Usage
 	}

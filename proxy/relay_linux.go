@@ -92,11 +92,21 @@ func (r *relay) flushRaw() {
 	}
 }
 
+// clientMoves reports whether the client took something since the limit was
+// set. The kernel calls a socket writable only when a third of its buffer is
+// free, which a slow reader of a large buffer may not achieve in time.
+func (r *relay) clientMoves() bool {
+	now := r.unsent
+	err := r.f.c.sock.Raw().Control(func(fd uintptr) { now = engine.Unsent(fd) })
+	return err == nil && now < r.unsent
+}
+
 // limitClient bounds the wait for a client that takes nothing.
 func (r *relay) limitClient() {
 	if d := r.f.s.Timeouts.ClientWrite; d > 0 && r.f.c.gate.aborted() == 0 {
 		_ = r.f.c.nc.SetWriteDeadline(time.Now().Add(d))
 		r.limited = true
+		r.unsent = engine.Unsent(r.sendFD)
 		if r.f.c.gate.aborted() != 0 {
 			r.f.c.interrupt() // the deadline above may have undone it
 		}

@@ -29,7 +29,7 @@ func (f *flight) send(e *engine.Engine) sendResult {
 	}
 	out := getBuffer(sizeRelay + extra)
 	defer func() { putBuffer(out) }()
-	b := out.b[:0]
+	b := out.b[:0:sizeRelay] // a longer head moves away from the splices
 	if extra > 0 {
 		// The splices go to the end of the buffer, where the body is then
 		// taken from.

@@ -138,6 +138,7 @@ func (s *Server) newConn(nc net.Conn) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || !s.roomLocked() {
+		s.watch.remove(c)
 		return nil, nil
 	}
 	s.conns[c] = struct{}{}

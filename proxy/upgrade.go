@@ -20,7 +20,12 @@ func (f *flight) upgrade() {
 		return
 	}
 	f.query.Session = f.session(nil)
-	if e := f.pick(); e != nil {
+	e := f.pick()
+	if aborted := f.c.gate.aborted(); aborted != telemetry.EndNone {
+		f.departed(aborted)
+		return
+	}
+	if e != nil {
 		f.exhausted(e, 0)
 		return
 	}
@@ -76,7 +81,7 @@ func (f *flight) readUpgradeHead() (int, error) {
 	for r.hi <= maxResponseHead {
 		n, err := f.up.Socket.Await(r.takes, r.gives)
 		r.hi += n
-		if err != nil {
+		if err != nil && n == 0 {
 			return 0, err
 		}
 		if n, err := f.resp.Parse(r.in.b[r.lo:r.hi]); n > 0 || err != nil {

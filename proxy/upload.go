@@ -15,7 +15,7 @@ func (f *flight) sendUpload() sendResult {
 	r := bodyReader{c: f.c, start: f.began}
 	defer r.done()
 	if f.c.head.ExpectContinue && f.c.r == f.c.w {
-		if _, err := f.c.sock.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
+		if _, err := f.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
 			return sendResult{clientLeft: errBodyCut}
 		}
 	}

@@ -144,6 +144,12 @@ func (r *Router) CanPick(q *Request) bool {
 // candidates returns the engines that may serve q: the usable ones, else the
 // suspect ones, else (fail open) all that are not draining.
 func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err error) {
+	if bits := makers(set, q); bits != 0 {
+		if bits = r.withRoom(set, bits); bits == 0 {
+			return 0, false, ErrFull
+		}
+		return bits, false, nil
+	}
 	var usable, suspect, rest uint64
 	served := false
 	for i := range set.Members {
@@ -181,6 +187,27 @@ func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err e
 		return 0, false, ErrFull
 	}
 	return bits, open, nil
+}
+
+// makers returns the engine that made the response which q continues, while it
+// may still answer: no other engine has it.
+func makers(set *Set, q *Request) uint64 {
+	if q.Stored == "" {
+		return 0
+	}
+	for i := range set.Members {
+		e := set.Members[i].Engine
+		if e.Name != q.Stored || q.Tried&(1<<i) != 0 {
+			continue
+		}
+		switch e.State() {
+		case telemetry.StateReady, telemetry.StateSlowStart, telemetry.StateSuspect, telemetry.StateWarming:
+			return 1 << i
+		case telemetry.StateDown, telemetry.StateEjected, telemetry.StateDraining:
+			return 0
+		}
+	}
+	return 0
 }
 
 func (r *Router) withRoom(set *Set, bits uint64) uint64 {
