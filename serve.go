@@ -71,7 +71,11 @@ func (a *app) listen() error {
 func listenOn(address string) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix://")
 	if !isUnix {
-		return net.Listen("tcp", address)
+		// A client that vanished without a word is found after two minutes.
+		lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4,
+		}}
+		return lc.Listen(context.Background(), "tcp", address)
 	}
 	// A socket file that a former process left behind would keep this one
 	// from starting; one that answers is in use.

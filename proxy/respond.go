@@ -22,6 +22,7 @@ func (f *flight) composeHead() {
 func (f *flight) appendResponseHead(b []byte) []byte {
 	h := &f.resp
 	r := &f.relay
+	f.sent.chunked = false
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(h.Status), 10)
 	b = append(b, ' ')

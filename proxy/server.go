@@ -124,10 +124,6 @@ func (s *Server) accept(nc net.Conn) {
 
 // newConn returns nil without an error when there is no room for another.
 func (s *Server) newConn(nc net.Conn) (*conn, error) {
-	if tc, ok := nc.(*net.TCPConn); ok {
-		// A peer that vanished without a word is found after minutes.
-		_ = tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4})
-	}
 	c := &conn{srv: s, socketConn: nc, nc: nc}
 	if s.TLS != nil {
 		c.nc = tls.Server(nc, s.TLS)
