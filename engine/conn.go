@@ -2,7 +2,9 @@ package engine
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,7 +23,8 @@ type Conn struct {
 	Reused bool
 
 	pool      *Pool
-	raw       syscall.RawConn
+	raw       syscall.RawConn // nil for TLS
+	under     syscall.RawConn // the socket, be there TLS on it or not
 	closed    atomic.Bool
 	idleSince time.Time
 
@@ -39,7 +42,15 @@ func newConn(p *Pool, nc net.Conn) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.raw = raw
+	c.raw, c.under = raw, raw
+	if tc, secure := nc.(*tls.Conn); secure {
+		if c.under, err = RawConn(tc.NetConn()); err != nil {
+			return nil, err
+		}
+	}
+	if c.under == nil {
+		return nil, errors.New("a connection without a socket")
+	}
 	c.Socket.Init(nc, raw)
 	if w := p.engine.Watch; w != nil && raw != nil {
 		if c.ticket, err = w.Add(raw, c); err != nil {
@@ -95,12 +106,23 @@ func (c *Conn) Close() error {
 
 // quiet reports whether an idle connection is still open and silent. Anything
 // to read on it is either the engine's FIN or bytes that belong to no request:
-// both make it useless. TLS connections cannot be looked into; their failures
-// are caught by the retry on a fresh connection.
+// both make it useless.
 func (c *Conn) quiet() bool {
-	if c.raw == nil {
-		return true
+	if tc, secure := c.Conn.(*tls.Conn); secure && !quietTLS(tc) {
+		return false
 	}
 	c.alive = false
-	return c.raw.Control(c.look) == nil && c.alive
+	return c.under.Control(c.look) == nil && c.alive
+}
+
+// quietTLS reads under a deadline that has passed: that takes what the TLS
+// layer already holds, or its word that nothing is there, without waiting for
+// the network. Anything else belongs to no request.
+func quietTLS(tc *tls.Conn) bool {
+	if tc.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return false
+	}
+	var b [1]byte
+	n, err := tc.Read(b[:])
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && tc.SetReadDeadline(time.Time{}) == nil
 }

@@ -49,8 +49,8 @@ func (f *flight) admitMethod(h *wire.RequestHead) *wire.Error {
 	if !permits(f.ep.methods, h.Method) {
 		return &wire.Error{Code: wire.CodeMethodNotAllowed, Allow: f.ep.methods}
 	}
-	if f.ep.methods == "" && len(h.Method) == 7 { // OPTIONS, CONNECT: nothing that engines serve
-		return &wire.Error{Code: wire.CodeMethodNotAllowed, Allow: "GET, HEAD, POST, PUT, PATCH, DELETE"}
+	if !permits(passMethods, h.Method) {
+		return &wire.Error{Code: wire.CodeMethodNotAllowed, Allow: passMethods}
 	}
 	if coding := h.Get("content-encoding"); len(coding) > 0 && !sameName(coding, "identity") {
 		// vLLM does not decode bodies (vLLM 0.32 answers 400 in a third
@@ -65,6 +65,10 @@ func (f *flight) admitMethod(h *wire.RequestHead) *wire.Error {
 	}
 	return nil
 }
+
+// passMethods are what an engine may be asked: TRACE would show it the
+// headers that Ramjet adds, OPTIONS is for preflights, CONNECT for proxies.
+const passMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 
 // preflight reports whether this is a browser's CORS preflight. By design it
 // carries no key (CONTRACT section 3).

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"ramjet/telemetry"
 	"ramjet/wire"
 )
 
@@ -30,7 +31,7 @@ func (b *body) release(s *Server) {
 }
 
 // reserve makes room for n bytes in all, keeping what is there.
-func (b *body) reserve(s *Server, n int64) bool {
+func (b *body) reserve(s *Server, n int64, g *gate) bool {
 	if b.buf != nil && n <= int64(len(b.buf.b)) {
 		return true
 	}
@@ -41,7 +42,7 @@ func (b *body) reserve(s *Server, n int64) bool {
 		need = max(need, min(2*int64(len(b.buf.b)), s.Limits.Body))
 	}
 	wait := s.Limits.QueueWait
-	if !s.bodies.take(need-b.booked, wait) {
+	if !s.bodies.take(need-b.booked, wait, g) {
 		return false
 	}
 	b.booked = need
@@ -94,10 +95,22 @@ func (f *flight) readBody() *wire.Error {
 	return f.readFixed(&r, h.ContentLength)
 }
 
+// noMemory says why there is no room for a body.
+func (f *flight) noMemory() *wire.Error {
+	switch f.c.gate.aborted() {
+	case telemetry.EndNone:
+		return errBodyMemory
+	case telemetry.EndDrained:
+		return errDraining
+	default:
+		return errBodyCut
+	}
+}
+
 func (f *flight) readFixed(r *bodyReader, length int64) *wire.Error {
 	before := time.Now()
-	if !f.body.reserve(f.s, length) {
-		return errBodyMemory
+	if !f.body.reserve(f.s, length, &f.c.gate) {
+		return f.noMemory()
 	}
 	r.start = r.start.Add(time.Since(before))
 	b := f.body.buf.b
@@ -153,8 +166,8 @@ func (f *flight) decode(raw []byte) (int, *wire.Error) {
 			if int64(f.body.n+n) > f.s.Limits.Body {
 				return 0, errBodyTooLarge
 			}
-			if !f.body.reserve(f.s, int64(f.body.n+n)) {
-				return 0, errBodyMemory
+			if !f.body.reserve(f.s, int64(f.body.n+n), &f.c.gate) {
+				return 0, f.noMemory()
 			}
 			f.body.n += copy(f.body.buf.b[f.body.n:], raw[used:used+n])
 		}
@@ -192,7 +205,7 @@ func (r *bodyReader) read(p []byte) (int, *wire.Error) {
 		allowed := max(rateGrace, time.Duration(float64(r.got)/float64(rate)*float64(time.Second)))
 		_ = r.c.nc.SetReadDeadline(r.start.Add(allowed))
 		r.slow = true
-		if r.c.gate.aborted() != 0 {
+		if r.c.gate.aborted() != telemetry.EndNone {
 			r.c.interrupt() // the deadline above may have undone it
 		}
 	}
@@ -201,10 +214,10 @@ func (r *bodyReader) read(p []byte) (int, *wire.Error) {
 	if err == nil {
 		return n, nil
 	}
-	switch {
-	case r.c.gate.aborted() != 0 && r.c.srv.draining.Load():
+	switch cause := r.c.gate.aborted(); {
+	case cause == telemetry.EndDrained:
 		return n, errDraining
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case cause == telemetry.EndNone && errors.Is(err, os.ErrDeadlineExceeded):
 		return n, errBodySlow
 	}
 	return n, errBodyCut

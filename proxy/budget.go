@@ -3,6 +3,8 @@ package proxy
 import (
 	"sync"
 	"time"
+
+	"ramjet/telemetry"
 )
 
 // budget bounds the bytes of request bodies held at once. A reader that finds
@@ -16,8 +18,9 @@ type budget struct {
 }
 
 // take books n bytes, waiting at most wait for them. It reports false when
-// they cannot be had in time, or ever. give must follow a true result.
-func (b *budget) take(n int64, wait time.Duration) bool {
+// they cannot be had in time, or ever, and when g's request was aborted. give
+// must follow a true result.
+func (b *budget) take(n int64, wait time.Duration, g *gate) bool {
 	if b.limit <= 0 {
 		return true
 	}
@@ -36,7 +39,8 @@ func (b *budget) take(n int64, wait time.Duration) bool {
 
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for {
+	gone := g.waker()
+	for g.aborted() == telemetry.EndNone {
 		select {
 		case <-ready:
 			if b.takeFirst(ready, n) {
@@ -45,8 +49,11 @@ func (b *budget) take(n int64, wait time.Duration) bool {
 		case <-timer.C:
 			b.leave(ready)
 			return false
+		case <-gone:
 		}
 	}
+	b.leave(ready)
+	return false
 }
 
 // takeFirst books n bytes if ready is at the head of the queue and they fit.

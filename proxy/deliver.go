@@ -32,9 +32,11 @@ func (f *flight) receive(e *engine.Engine, sent sendResult) (v verdict, stale bo
 		f.close = true
 	}
 	f.relay.begin()
-	f.dispatched = time.Now()
-	f.wait1 = waitHead
-	f.limitEngine()
+	if f.upload {
+		f.uploaded = sent.whole
+		f.dispatched = time.Now() // the client's pace is not the engine's
+		f.limitEngine()
+	}
 	n, err := f.readResponseHead()
 	if err != nil {
 		var bad *wire.HeadError
@@ -165,7 +167,7 @@ func (f *flight) tryOthersFirst(e *engine.Engine, h *wire.ResponseHead) (verdict
 	v := verdict{end: telemetry.EndEngineError, outcome: engine.OutcomeServerError, code: wire.CodeOverloaded,
 		detail: e.Name + ": answered 503", retry: telemetry.RetryStatus503}
 	if unknown {
-		v.end, v.outcome, v.detail = telemetry.EndDone, engine.OutcomeOK, ""
+		v.end, v.outcome, v.detail, v.search = telemetry.EndDone, engine.OutcomeNeutral, "", true
 	}
 	return v, true
 }
@@ -183,12 +185,11 @@ func (f *flight) deliverStream(e *engine.Engine, sent sendResult) verdict {
 	f.wait1 = waitFirst
 	f.headAt = time.Now()
 	r.lastTime = f.headAt
-	if r.hi > r.lo {
-		r.consume(r.lo)
-		if r.vain() {
-			return f.vain(e)
-		}
+	f.prime()
+	if r.vain() {
+		return f.vain(e)
 	}
+	r.tellFirst()
 	if !f.sent.head {
 		if !f.sendHead() {
 			return f.unsendable()
@@ -247,9 +248,9 @@ func (f *flight) unsendable() verdict {
 	if f.c.gate.aborted() == telemetry.EndNone && errors.Is(f.relay.sendErr, os.ErrDeadlineExceeded) {
 		f.close = true
 		f.end(telemetry.EndClientStalled)
-	} else if cause := f.c.gate.aborted(); cause == telemetry.EndDrained {
-		f.close = true
-		f.end(cause)
+	} else if cause := f.c.gate.aborted(); cause == telemetry.EndDrained || cause == telemetry.EndEngineStalled {
+		f.dropEngine()
+		return f.interrupted()
 	} else {
 		f.clientGone()
 	}
@@ -293,7 +294,7 @@ func describe(err error) string {
 // the body is out, else with an error event.
 func (f *flight) cut(v verdict, code wire.Code) verdict {
 	f.dropEngine()
-	if !f.sent.body {
+	if !f.sent.body && (!f.sent.head || f.sent.sse) {
 		return v
 	}
 	v.done = true
@@ -316,7 +317,7 @@ func (f *flight) giveBack(e *engine.Engine, sent sendResult) {
 		return // dropEngine closes it
 	}
 	if f.limited {
-		_ = up.SetReadDeadline(time.Time{})
+		_ = up.SetDeadline(time.Time{})
 		f.limited = false
 	}
 	f.up = nil

@@ -164,6 +164,9 @@ func pathFault(path []byte) string {
 			d := byte(hi<<4 | lo)
 			switch {
 			case d == '/' && ids:
+				if dotSegment(path[i+3:]) {
+					return "an empty or dot segment"
+				}
 			case d == '/' || d == '\\' || d == '.' || d == 0 || d == ';' || d == '%':
 				return "an escaped separator"
 			case unreserved(d):
@@ -182,19 +185,24 @@ func pathFault(path []byte) string {
 }
 
 // dotSegment reports whether what follows a slash is an empty segment with
-// more behind it, or one of dots alone.
+// more behind it, or one of dots alone. An escaped slash ends a segment too:
+// whoever decodes before it looks for dots would see one.
 func dotSegment(rest []byte) bool {
 	if len(rest) == 0 {
 		return false
 	}
-	if rest[0] == '/' {
+	if slashAt(rest) {
 		return true
 	}
 	n := 0
 	for n < len(rest) && rest[n] == '.' {
 		n++
 	}
-	return n > 0 && n <= 2 && (n == len(rest) || rest[n] == '/')
+	return n > 0 && n <= 2 && (n == len(rest) || slashAt(rest[n:]))
+}
+
+func slashAt(b []byte) bool {
+	return b[0] == '/' || len(b) >= 3 && b[0] == '%' && b[1] == '2' && b[2]|0x20 == 'f'
 }
 
 func hasPrefix(b []byte, s string) bool { return len(b) >= len(s) && string(b[:len(s)]) == s }

@@ -32,6 +32,8 @@ type rawEngine struct {
 	accepted int
 	requests [][]byte // heads and bodies as received
 	stopped  bool
+
+	stopping chan struct{} // closed when the test ends
 }
 
 // exchange is one request at an engine.
@@ -49,7 +51,7 @@ type exchange struct {
 
 func startEngine(t testing.TB, run script) *rawEngine {
 	t.Helper()
-	e := &rawEngine{t: t, ln: listen(t), run: run, conns: make(map[net.Conn]struct{})}
+	e := &rawEngine{t: t, ln: listen(t), run: run, conns: make(map[net.Conn]struct{}), stopping: make(chan struct{})}
 	e.addr = e.ln.Addr().String()
 	e.wg.Go(e.accept)
 	return e
@@ -153,6 +155,7 @@ func readChunked(br *bufio.Reader) ([]byte, error) {
 }
 
 func (e *rawEngine) stop() {
+	close(e.stopping)
 	_ = e.ln.Close()
 	e.mu.Lock()
 	e.stopped = true

@@ -21,7 +21,7 @@ func (f *flight) engineDeadline() time.Time {
 	t := &f.s.Timeouts
 	var deadline time.Time
 	switch {
-	case f.wait1 == waitHead && t.Head > 0:
+	case f.wait1 == waitHead && t.Head > 0 && (!f.upload || f.uploaded):
 		deadline = f.dispatched.Add(t.Head)
 	case f.wait1 == waitFirst && f.relay.sse && !f.relay.seen.first && t.FirstEvent > 0:
 		deadline = f.headAt.Add(t.FirstEvent)
@@ -47,12 +47,12 @@ func (f *flight) limitEngine() {
 	}
 	if deadline.IsZero() {
 		if f.limited {
-			_ = f.up.SetReadDeadline(time.Time{})
+			_ = f.up.SetDeadline(time.Time{})
 			f.limited = false
 		}
 		return
 	}
-	_ = f.up.SetReadDeadline(deadline)
+	_ = f.up.SetDeadline(deadline)
 	f.limited = true
 }
 
@@ -158,9 +158,6 @@ func (f *flight) finish() {
 	}
 	f.lease.Release()
 	f.dropEngine()
-	if f.close {
-		f.c.srv.lastSeen.Store(time.Now().UnixNano())
-	}
 	f.report()
 	f.relay.giveAll()
 	f.settle()
@@ -170,7 +167,10 @@ func (f *flight) finish() {
 	if cap(f.headOut) > sizeHead {
 		f.headOut = nil
 	}
-	f.c.srv.lastSeen.Store(time.Now().UnixNano())
+	if len(f.tried) > 0 {
+		// A load balancer's health checks must not keep a drain awake.
+		f.s.lastSeen.Store(time.Now().UnixNano())
+	}
 	f.s.requests.Add(-1)
 }
 

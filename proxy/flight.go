@@ -45,6 +45,7 @@ type flight struct {
 	saved    *savedAnswer
 	last     verdict
 	trying   bool // an attempt is under way
+	uploaded bool // a streamed body went out whole
 
 	wait1      waiting
 	dispatched time.Time // when the present attempt was sent
@@ -54,7 +55,6 @@ type flight struct {
 	ttfb       float64   // seconds in between
 	limited    bool      // a read deadline is set on the engine's connection
 	settled    bool      // the request's bytes are given back
-	light      bool      // books nothing on its engine
 
 	relay    relay
 	rec      telemetry.AccessRecord
@@ -119,7 +119,8 @@ func (f *flight) begin() {
 	}
 	f.ep, f.dialect, f.alias, f.fault = nil, wire.DialectOpenAI, "", ""
 	f.inject, f.upload, f.bodyRead, f.close = false, false, false, false
-	f.limited, f.light, f.settled, f.model, f.ttfb = false, false, false, "", 0
+	f.limited, f.settled, f.model, f.ttfb = false, false, "", 0
+	f.uploaded = false
 	f.query = route.Request{}
 	f.peek.Object = false // what the last body said
 	f.decision = route.Decision{}

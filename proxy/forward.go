@@ -22,8 +22,10 @@ type verdict struct {
 	detail  string
 	// code is what the client is told if no engine is left.
 	code wire.Code
-	// retry names the cause for the metric when the request moves.
-	retry telemetry.Retry
+	// retry names the cause for the metric when the request moves; a search
+	// for the maker of a stored response is no retry.
+	retry  telemetry.Retry
+	search bool
 }
 
 // forward tries engines until one answers.
@@ -38,6 +40,9 @@ func (f *flight) forward() {
 		if e != nil {
 			f.exhausted(e, refused)
 			return
+		}
+		if len(f.tried) > 0 && !f.last.search {
+			f.s.Metrics.Retry(f.last.retry)
 		}
 		f.trying = true
 		v := f.try(f.decision.Member)
@@ -60,7 +65,6 @@ func (f *flight) forward() {
 			f.giveUp(v, refused)
 			return
 		}
-		f.s.Metrics.Retry(v.retry)
 	}
 }
 
@@ -167,11 +171,14 @@ func (f *flight) try(m *route.Member) (v verdict) {
 	defer func() { f.last = v }()
 	defer f.dropEngine()
 
-	fresh := false
+	f.renew()
+	fresh := f.upload // a stale connection could not be told before the body is spent
 	for {
 		if v, ok := f.connect(e, fresh); !ok {
 			return v
 		}
+		f.dispatched, f.wait1 = time.Now(), waitHead
+		f.limitEngine()
 		sent := f.send(e)
 		v, stale := f.receive(e, sent)
 		if stale && !fresh && (!f.upload || !f.bodyRead) {
@@ -184,6 +191,12 @@ func (f *flight) try(m *route.Member) (v verdict) {
 		}
 		return v
 	}
+}
+
+// renew forgets what a former attempt said of its answer.
+func (f *flight) renew() {
+	f.c.gate.streaming.Store(false)
+	f.rec.TTFT = telemetry.Unknown
 }
 
 // connect makes f.up a connection to e, from the pool unless fresh.

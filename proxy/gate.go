@@ -106,6 +106,21 @@ func (g *gate) retry() {
 	}
 }
 
+// waker returns the channel that an abort sends on, empty. One that came before
+// is told by aborted alone, so a waiter looks there first.
+func (g *gate) waker() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.wake == nil {
+		g.wake = make(chan struct{}, 1)
+	}
+	select {
+	case <-g.wake: // a wake-up of an earlier wait
+	default:
+	}
+	return g.wake
+}
+
 // hangup notes that the client's side ended, and ends the request under way.
 func (g *gate) hangup() {
 	g.mu.Lock()

@@ -61,6 +61,10 @@ func (f *flight) handle() {
 		return
 	}
 	f.forward()
+	if f.upload && !f.uploaded {
+		f.close = true
+		f.c.linger()
+	}
 }
 
 // failBody answers a body that could not be read, each kind in its own words.
@@ -73,6 +77,9 @@ func (f *flight) failBody(e *wire.Error) {
 		end = telemetry.EndTimedOut
 	case wire.CodeDraining:
 		end = telemetry.EndDrained
+	}
+	if e.Code == wire.CodeDraining {
+		_ = f.c.nc.SetDeadline(time.Now().Add(time.Second)) // in place of the one that ended the read
 	}
 	if e == errBodyCut {
 		// Most likely nobody is there to read it; if it was a half-close,
@@ -172,6 +179,10 @@ func storedID(path []byte) []byte {
 // (the starting value of DESIGN section 6).
 const expectedOutput = 300
 
+// maxChoices is how many answers to one prompt vLLM generates at most
+// (VLLM_MAX_N_SEQUENCES); more is refused there and must not weigh here.
+const maxChoices = 16384
+
 // weigh books a request by its size until its tokens are known: four bytes a
 // token (CONTRACT 10.18).
 func (f *flight) weigh(bytes int64) lease.Weight {
@@ -182,7 +193,8 @@ func (f *flight) weigh(bytes int64) lease.Weight {
 	if !f.peek.Object || !f.ep.kind.generates() {
 		return w
 	}
-	w.Sequences = int64(max(f.peek.Prompts, 1)) * int64(max(f.peek.N, f.peek.BestOf, 1))
+	choices := min(max(f.peek.N, f.peek.BestOf, 1), maxChoices)
+	w.Sequences = int64(max(f.peek.Prompts, 1)) * int64(choices)
 	w.Decode = expectedOutput * w.Sequences
 	if f.peek.Cap >= 0 {
 		w.Decode = min(f.peek.Cap, expectedOutput) * w.Sequences
@@ -243,7 +255,7 @@ func (f *flight) pick() *wire.Error {
 	start := time.Now()
 	var d route.Decision
 	err := route.ErrFull
-	if !f.s.queue.busy() {
+	if f.query.Light || !f.s.queue.busy() {
 		d, err = f.s.Router.Pick(&f.query, &f.lease)
 	}
 	f.rec.Route = max(f.rec.Route, 0) + since(start)
@@ -254,9 +266,6 @@ func (f *flight) pick() *wire.Error {
 		return f.noEngine(err)
 	}
 	f.decision = d
-	if f.light {
-		f.lease.Release()
-	}
 	if m := d.Member.Engine.Metrics; m != nil {
 		m.Decision(d.Reason)
 	}

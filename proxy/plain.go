@@ -24,9 +24,36 @@ func (f *flight) deliverPlain(e *engine.Engine, sent sendResult) verdict {
 	f.wait1 = waitFirst
 	f.headAt = time.Now()
 	r.lastTime = f.headAt
-	if r.hi > r.lo {
+	f.prime()
+	f.gather()
+	f.readAnswer()
+	if r.done && r.seen.aborted && !r.seen.delta && f.ep.kind.generates() {
+		return f.saveAborted(e)
+	}
+	if r.broken != nil || r.readErr != nil {
+		return f.conclude(e, sent)
+	}
+	if !f.sendHead() {
+		return f.unsendable()
+	}
+	f.runRelay()
+	f.readAnswer()
+	return f.conclude(e, sent)
+}
+
+// prime scans what of the body came with the head. Later calls do nothing.
+func (f *flight) prime() {
+	r := &f.relay
+	if !r.primed && r.hi > r.lo {
 		r.consume(r.lo)
 	}
+	r.primed = true
+}
+
+// gather reads on without sending, until the answer is whole, has failed, or is
+// too long to be held.
+func (f *flight) gather() {
+	r := &f.relay
 	for !r.over() && r.hi-r.lo < holdPlain && r.ohi-r.olo < holdPlain {
 		f.limitEngine()
 		n, err := f.up.Socket.Await(r.takes, r.gives)
@@ -43,19 +70,6 @@ func (f *flight) deliverPlain(e *engine.Engine, sent sendResult) verdict {
 			r.readErr = err
 		}
 	}
-	f.readAnswer()
-	if r.done && r.seen.aborted && !r.seen.delta && f.ep.kind.generates() {
-		return f.saveAborted(e)
-	}
-	if r.broken != nil || r.readErr != nil {
-		return f.conclude(e, sent)
-	}
-	if !f.sendHead() {
-		return f.unsendable()
-	}
-	f.runRelay()
-	f.readAnswer()
-	return f.conclude(e, sent)
 }
 
 // readAnswer takes from a JSON answer what routing and the log need.
@@ -97,20 +111,13 @@ type savedAnswer struct {
 // the answer cannot be kept, and then nothing was read.
 func (f *flight) save() bool {
 	r := &f.relay
-	if r.framing != framedByLength || r.left > holdPlain || r.sse || f.sent.head {
+	if r.framing == framedByLength && r.left > holdPlain || r.sse || f.sent.head {
 		return false
 	}
-	if r.hi > r.lo {
-		r.consume(r.lo)
-	}
-	for !r.over() {
-		n, err := f.up.Socket.Await(r.takes, r.gives)
-		if n > 0 {
-			r.took(n)
-		}
-		if err != nil && !r.over() {
-			r.readErr = err
-		}
+	f.prime()
+	f.gather()
+	if !r.over() {
+		return false // too long to keep: it passes, from what is held on
 	}
 	if !r.done {
 		return true // it died on the way; there is nothing worth keeping

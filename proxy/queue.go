@@ -29,15 +29,7 @@ func (q *queue) enter(g *gate) bool {
 	if len(q.waiting) >= q.limit {
 		return false
 	}
-	g.mu.Lock()
-	if g.wake == nil {
-		g.wake = make(chan struct{}, 1)
-	}
-	select {
-	case <-g.wake: // a wake-up of an earlier wait
-	default:
-	}
-	g.mu.Unlock()
+	g.waker()
 	q.waiting = append(q.waiting, g)
 	return true
 }

@@ -68,6 +68,8 @@ type relay struct {
 	sendErr error
 
 	seen     seen
+	told     bool // the first token was told
+	primed   bool // what came with the head was scanned
 	sendFD   uintptr
 	blocked  bool // the client takes nothing at present
 	limited  bool // a write deadline is set on the client
@@ -114,7 +116,7 @@ func (r *relay) begin() {
 	r.reframe, r.plain, r.dropUsage, r.keep, r.sse, r.answered = false, false, false, false, false, false
 	r.torn, r.done, r.trailed, r.junk, r.blocked = false, false, false, false, false
 	r.broken, r.readErr, r.sendErr = nil, nil, nil
-	r.seen = seen{}
+	r.seen, r.told, r.primed = seen{}, false, false
 }
 
 // giveAll returns every buffer.
@@ -174,6 +176,16 @@ func (r *relay) took(n int) {
 	r.hi += n
 	r.f.member().AddBytesIn(n)
 	r.consume(from)
+	r.tellFirst()
+}
+
+// tellFirst ends the prefill at the first generated token, unless the answer
+// is one that the request moves away from.
+func (r *relay) tellFirst() {
+	if r.seen.first && !r.told && !r.vain() {
+		r.told = true
+		r.f.firstToken(r.lastTime)
+	}
 }
 
 // consume scans what was read from position from on.
@@ -318,10 +330,7 @@ func (r *relay) event(event []byte) (drop bool) {
 		if r.f.s.Timeouts.EventGap > 0 || !s.first {
 			r.lastTime = time.Now()
 		}
-		if !s.first {
-			s.first = true
-			r.f.firstToken(r.lastTime)
-		}
+		s.first = true
 	}
 	if info.Delta {
 		s.delta = true

@@ -72,6 +72,7 @@ func (f *flight) pumpTwin(body io.Reader, src *twinReader) {
 			r.readErr = errMove
 			return
 		}
+		r.tellFirst()
 		if !r.flushPlain() {
 			return
 		}

@@ -44,7 +44,6 @@ func (f *flight) appendResponseHead(b []byte) []byte {
 		b = strconv.AppendInt(b, h.ContentLength, 10)
 	case h.Chunked || r.reframe:
 		b = append(b, "\r\nTransfer-Encoding: chunked"...)
-		f.sent.chunked = true
 	}
 	b = f.appendConnection(b)
 	b = append(b, "\r\nX-Request-Id: "...)
@@ -65,7 +64,7 @@ func ownField(name []byte) bool {
 }
 
 func (f *flight) appendConnection(b []byte) []byte {
-	f.close = f.close || !f.c.head.KeepAlive || f.s.draining.Load()
+	f.close = f.close || !f.c.head.KeepAlive || f.s.draining.Load() || f.upload && !f.uploaded
 	switch {
 	case f.close:
 		return append(b, "\r\nConnection: close"...)
@@ -112,6 +111,7 @@ func (f *flight) sendHead() bool {
 	b = append(b, body[:min(len(body), max(sizeRelay-head, 0))]...)
 	f.sent.head, f.sent.status, f.sent.engine = true, f.resp.Status, f.member().Name
 	f.sent.sse, f.sent.plain = r.sse, r.plain
+	f.sent.chunked = !r.plain && (f.resp.Chunked || r.reframe)
 	f.rec.Status = f.resp.Status
 	n, err := f.c.write(b)
 	r.wrote(max(n-head, 0))

@@ -130,6 +130,6 @@ func (f *flight) forwardPreflight() {
 		return
 	}
 	f.bodyRead = true
-	f.light = true
+	f.query.Light = true
 	f.forward()
 }

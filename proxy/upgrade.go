@@ -84,8 +84,16 @@ func (f *flight) readUpgradeHead() (int, error) {
 		if err != nil && n == 0 {
 			return 0, err
 		}
-		if n, err := f.resp.Parse(r.in.b[r.lo:r.hi]); n > 0 || err != nil {
-			return n, err
+		for {
+			n, err := f.resp.Parse(r.in.b[r.lo:r.hi])
+			if err != nil || n > 0 && (f.resp.Status == 101 || f.resp.Status >= 200) {
+				return n, err
+			}
+			if n == 0 {
+				break
+			}
+			r.lo += n // an interim response
+			f.resp.Reset()
 		}
 	}
 	return 0, &wire.HeadError{Message: "the engine's response head is too large"}

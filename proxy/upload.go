@@ -2,6 +2,9 @@ package proxy
 
 import (
 	"strconv"
+	"time"
+
+	"ramjet/wire"
 )
 
 // uploadHeld is up to which size a multipart body is held like any other, so
@@ -12,7 +15,8 @@ const uploadHeld = 1 << 20
 // ever holding more of it than one buffer.
 func (f *flight) sendUpload() sendResult {
 	f.bodyRead = true
-	r := bodyReader{c: f.c, start: f.began}
+	// The client's pace is judged from here on: what came before was our wait.
+	r := bodyReader{c: f.c, start: time.Now()}
 	defer r.done()
 	if f.c.head.ExpectContinue && f.c.r == f.c.w {
 		if _, err := f.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
@@ -24,7 +28,7 @@ func (f *flight) sendUpload() sendResult {
 	}
 	left := f.c.head.ContentLength
 	n := min(left, int64(f.c.w-f.c.r))
-	if _, err := f.up.Socket.Write(f.c.in.b[f.c.r : f.c.r+int(n)]); err != nil {
+	if err := f.passOn(&r, f.c.in.b[f.c.r:f.c.r+int(n)]); err != nil {
 		return sendResult{err: err}
 	}
 	f.c.r += int(n)
@@ -39,11 +43,20 @@ func (f *flight) sendUpload() sendResult {
 		if bad != nil {
 			return sendResult{clientLeft: bad}
 		}
-		if _, err := f.up.Socket.Write(b.b[:got]); err != nil {
+		if err := f.passOn(&r, b.b[:got]); err != nil {
 			return sendResult{err: err}
 		}
 	}
 	return sendResult{whole: true}
+}
+
+// passOn writes part of a body to the engine. The time that takes is not the
+// client's.
+func (f *flight) passOn(r *bodyReader, b []byte) error {
+	before := time.Now()
+	_, err := f.up.Socket.Write(b)
+	r.start = r.start.Add(time.Since(before))
+	return err
 }
 
 // sendUploadChunked re-frames the client's chunks: extensions and trailers end
@@ -60,7 +73,8 @@ func (f *flight) sendUploadChunked(r *bodyReader) sendResult {
 		for used < len(raw) && !f.chunks.Done() {
 			n, data, err := f.chunks.Next(raw[used:])
 			if err != nil {
-				return sendResult{clientLeft: errBodyCut}
+				return sendResult{clientLeft: &wire.Error{Code: wire.CodeMalformedHTTP,
+					Message: "the request body's chunking is broken: " + err.Error()}}
 			}
 			if data {
 				b = appendChunk(b, raw[used:used+n])
@@ -78,7 +92,7 @@ func (f *flight) sendUploadChunked(r *bodyReader) sendResult {
 		if done {
 			b = append(b, "0\r\n\r\n"...)
 		}
-		if _, err := f.up.Socket.Write(b); err != nil {
+		if err := f.passOn(r, b); err != nil {
 			return sendResult{err: err}
 		}
 		raw = raw[used:]

@@ -74,6 +74,9 @@ type Request struct {
 	// Stored names the engine that made the response which the request
 	// continues; "" if it continues none.
 	Stored string
+	// Light is a request that generates nothing, like a preflight: it books
+	// nothing and no limit holds it.
+	Light bool
 	// Tried has bit i set when member i was already tried.
 	Tried uint64
 }
@@ -128,7 +131,9 @@ func (r *Router) Pick(q *Request, l *lease.Lease) (Decision, error) {
 	if open {
 		d.Reason = telemetry.ReasonFailOpen
 	}
-	r.book.AcquireLocked(l, d.Member.Account, q.Weight)
+	if !q.Light {
+		r.book.AcquireLocked(l, d.Member.Account, q.Weight)
+	}
 	return d, nil
 }
 
@@ -142,26 +147,30 @@ func (r *Router) CanPick(q *Request) bool {
 }
 
 // candidates returns the engines that may serve q: the usable ones, else the
-// suspect ones, else (fail open) all that are not draining.
+// suspect ones. Only where there is none of either, tried or not, it fails
+// open to all that are not draining: a request that moves must not walk
+// through a warm-up or an ejection.
 func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err error) {
 	if bits := makers(set, q); bits != 0 {
-		if bits = r.withRoom(set, bits); bits == 0 {
+		if bits = r.withRoom(set, q, bits); bits == 0 {
 			return 0, false, ErrFull
 		}
 		return bits, false, nil
 	}
 	var usable, suspect, rest uint64
-	served := false
+	served, working := false, false
 	for i := range set.Members {
 		e := set.Members[i].Engine
 		if len(q.Model) > 0 && e.Models() != nil && !e.Models().Serves(q.Model) {
 			continue
 		}
 		served = true
+		state := e.State()
+		working = working || state == telemetry.StateReady || state == telemetry.StateSlowStart || state == telemetry.StateSuspect
 		if q.Tried&(1<<i) != 0 {
 			continue
 		}
-		switch e.State() {
+		switch state {
 		case telemetry.StateReady, telemetry.StateSlowStart:
 			usable |= 1 << i
 		case telemetry.StateSuspect:
@@ -176,14 +185,14 @@ func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err e
 		bits = usable
 	case suspect != 0:
 		bits = suspect
-	case rest != 0:
+	case rest != 0 && !working:
 		bits, open = rest, true
 	case !served:
 		return 0, false, ErrModel
 	default:
 		return 0, false, ErrNoEngine
 	}
-	if bits = r.withRoom(set, bits); bits == 0 {
+	if bits = r.withRoom(set, q, bits); bits == 0 {
 		return 0, false, ErrFull
 	}
 	return bits, open, nil
@@ -210,7 +219,10 @@ func makers(set *Set, q *Request) uint64 {
 	return 0
 }
 
-func (r *Router) withRoom(set *Set, bits uint64) uint64 {
+func (r *Router) withRoom(set *Set, q *Request, bits uint64) uint64 {
+	if q.Light {
+		return bits
+	}
 	for i := range set.Members {
 		m := &set.Members[i]
 		limit := m.Engine.InFlight
