@@ -20,7 +20,7 @@ type conn struct {
 	socketConn net.Conn // as accepted
 	nc         net.Conn // the same, or TLS over it
 	sock       engine.Socket
-	slot       watchSlot
+	ticket     engine.Ticket
 
 	gate gate
 	f    flight
@@ -46,8 +46,19 @@ func (c *conn) init() error {
 	c.gate.stop = c.interrupt
 	c.sock.Blocked = c.limitWrite
 	c.f.init(c)
-	return c.srv.watch.add(c)
+	raw, err = engine.RawConn(c.socketConn)
+	if err != nil {
+		return err
+	}
+	if raw == nil {
+		return errors.New("a connection without a socket cannot be watched")
+	}
+	c.ticket, err = c.srv.watch.Add(raw, c)
+	return err
 }
+
+// HungUp implements engine.Watched: the client ended its side.
+func (c *conn) HungUp() { c.gate.hangup() }
 
 // interrupt ends a wait for the client. The gate calls it once a request.
 func (c *conn) interrupt() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
@@ -73,7 +84,7 @@ func (c *conn) giveSpace() {
 // serve answers requests until the connection ends.
 func (c *conn) serve() {
 	defer func() {
-		c.srv.watch.remove(c)
+		c.srv.watch.Remove(c.ticket)
 		_ = c.nc.Close()
 		putBuffer(c.in)
 		c.in = nil

@@ -152,8 +152,12 @@ func (f *flight) countUsage() {
 // finish closes the books, whatever way the request ended. It is the only
 // place where a request's lease, memory and count are given back.
 func (f *flight) finish() {
-	if f.c.gate.shut() != telemetry.EndNone {
-		// Whatever ended it may have left a deadline on the connection.
+	switch f.c.gate.shut() {
+	case telemetry.EndNone:
+	case telemetry.EndEngineStalled:
+		// What told us left a deadline, be it after the answer was whole.
+		_ = f.c.nc.SetDeadline(time.Time{})
+	default:
 		f.close = true
 	}
 	f.lease.Release()

@@ -183,6 +183,24 @@ func (f *fixture) ends(want ...telemetry.End) []record {
 	return out
 }
 
+// endsInAnyOrder is for requests of several connections: a record is written
+// behind the answer, so another request's may come first.
+func (f *fixture) endsInAnyOrder(want ...telemetry.End) {
+	f.t.Helper()
+	got := map[string]int{}
+	for _, r := range f.records(len(want)) {
+		got[r.End]++
+	}
+	for _, e := range want {
+		got[e.String()]--
+	}
+	for e, n := range got {
+		if n != 0 {
+			f.t.Errorf("%+d requests ended %q", n, e)
+		}
+	}
+}
+
 // record is an access line.
 type record struct {
 	Time, ID, End, Method, Path, Model, Engine, Reason, Keys, Session, Error string

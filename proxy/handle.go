@@ -220,10 +220,20 @@ func (f *flight) session(body []byte) uint64 {
 	}
 	for _, span := range []wire.Span{f.peek.Messages, f.peek.Input, f.peek.Prompt} {
 		if span.End > span.Start {
-			return xxh3.Hash(wire.FirstElements(body[span.Start:span.End], 2))
+			return xxh3.Hash(firstTwo(body[span.Start:span.End]))
 		}
 	}
 	return 0
+}
+
+// firstTwo returns the first two elements of a list as they are written, the
+// same whether or not more follow: a conversation grows behind them.
+func firstTwo(list []byte) []byte {
+	first := wire.FirstElements(list, 2)
+	if len(first) == len(list) && len(list) > 0 && list[0] == '[' {
+		first = first[:len(first)-1]
+	}
+	return bytes.TrimRight(first, " \t\r\n")
 }
 
 // appendSession shows a session without telling what it is.

@@ -22,7 +22,6 @@ func (f *flight) composeHead() {
 func (f *flight) appendResponseHead(b []byte) []byte {
 	h := &f.resp
 	r := &f.relay
-	f.sent.chunked = false
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(h.Status), 10)
 	b = append(b, ' ')
@@ -54,13 +53,8 @@ func (f *flight) appendResponseHead(b []byte) []byte {
 
 // ownField reports whether a field of an engine is replaced by ours.
 func ownField(name []byte) bool {
-	switch len(name) {
-	case 12:
-		return sameName(name, "x-request-id")
-	case 14:
-		return sameName(name, "content-length")
-	}
-	return len(name) > 9 && sameName(name[:9], "x-ramjet-")
+	return sameName(name, "x-request-id") || sameName(name, "content-length") ||
+		len(name) > 9 && sameName(name[:9], "x-ramjet-")
 }
 
 func (f *flight) appendConnection(b []byte) []byte {

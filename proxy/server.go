@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ramjet/engine"
 	"ramjet/telemetry"
 )
 
@@ -22,7 +23,7 @@ type Server struct {
 	queue  queue
 	stored stored
 	labels *labels
-	watch  *watcher
+	watch  *engine.Watch // of departing clients
 
 	draining atomic.Bool
 	requests atomic.Int64 // under way
@@ -37,7 +38,7 @@ type Server struct {
 
 // New returns a server. Close must follow.
 func New(o Options) (*Server, error) {
-	w, err := newWatcher()
+	w, err := engine.NewWatch()
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch for departing clients: %w", err)
 	}
@@ -134,7 +135,7 @@ func (s *Server) newConn(nc net.Conn) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || !s.roomLocked() {
-		s.watch.remove(c)
+		s.watch.Remove(c.ticket)
 		return nil, nil
 	}
 	s.conns[c] = struct{}{}
@@ -225,5 +226,5 @@ func (s *Server) Close() {
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
-	s.watch.close()
+	s.watch.Close()
 }
