@@ -1,0 +1,145 @@
+package benchmarks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sample makes seven rounds in which the candidate's CPU is factor x nginx's and its delays are added + 100 us.
+func sample(factor float64, added int64) Records {
+	r := Records{Meta: Meta{Candidate: "ramjet", Rounds: 7}}
+	for round := 1; round <= 7; round++ {
+		for _, sc := range fullPlan(7, 9900).scenarios {
+			for _, target := range []string{Direct, Nginx, "ramjet"} {
+				cpu, delay := int64(0), int64(50_000)
+				switch target {
+				case Nginx:
+					cpu, delay = 1_000_000+int64(round), 150_000
+				case "ramjet":
+					cpu, delay = int64(factor*float64(1_000_000+round)), 150_000+added*1000
+				}
+				q := Quantiles{N: 10, P50: delay, P99: 2 * delay}
+				r.Runs = append(r.Runs, RunRecord{Round: round, Scenario: sc.name, Target: target, CPUNanos: cpu,
+					Result: LoadResult{Requests: 10, Tokens: 100, TTFT: q, OneWay: q}})
+			}
+		}
+	}
+	for _, target := range []string{Nginx, "ramjet"} {
+		r.Syscalls = append(r.Syscalls, SyscallRecord{Target: target, PerToken: map[string]float64{"read": 2, "write": 1, "futex": 0.01}})
+		r.Memory = append(r.Memory,
+			MemoryRecord{Target: target, Streams: HoldReport{Want: 1000, Live: 1000}, BaseBytes: 10e6, RSSBytes: 29e6},
+			MemoryRecord{Target: target, Streams: HoldReport{Want: 9900, Live: 9900}, BaseBytes: 10e6, RSSBytes: 10e6 + 9900*17_000})
+	}
+	return r
+}
+
+func verdicts(r Records) map[string]Figure {
+	out := make(map[string]Figure)
+	for _, f := range figures(r) {
+		out[f.What] = f
+	}
+	return out
+}
+
+func TestFigures(t *testing.T) {
+	t.Parallel()
+	good := verdicts(sample(1.1, 20))
+	for what, f := range good {
+		if f.Bound != "shown" && !strings.HasPrefix(f.Bound, "aim") && f.Verdict != Met {
+			t.Errorf("%s: %+v", what, f)
+		}
+	}
+	if f := good["CPU per streamed token, c16"]; f.Compared != "1.10 x (1.10 .. 1.10)" || f.Reference != "10.0 us" || f.Candidate != "11.0 us" {
+		t.Errorf("%+v", f)
+	}
+	if f := good["added TTFT p50, c16, reused connections"]; f.Compared != "1.20 x" || !strings.HasPrefix(f.Candidate, "+120 us") {
+		t.Errorf("%+v", f)
+	}
+	if f := good["resident memory per open stream, 9900 streams"]; f.Candidate != "17.0 KB" || f.Bound != "<= 20 KB" {
+		t.Errorf("%+v", f)
+	}
+	bad := verdicts(sample(1.6, 300))
+	for _, what := range []string{
+		"CPU per streamed token, c1", "CPU per streamed token, c16", "CPU per streamed token, c64", "CPU per short request, c32",
+		"added TTFT p50, c16, reused connections", "added one-way token delay p50, c16", "added one-way token delay p99, c64",
+	} {
+		if f := bad[what]; f.Verdict != NotMet {
+			t.Errorf("%s: %+v", what, f)
+		}
+	}
+}
+
+func TestFiguresFailWithTheRequests(t *testing.T) {
+	t.Parallel()
+	r := sample(0.5, 0)
+	r.Runs[len(r.Runs)-1].Result = LoadResult{Requests: 10, Errors: 1, FirstError: "event 3 differs"}
+	r.Memory[3].Streams = HoldReport{Want: 9900, Live: 9000, Errors: 900, First: "status 429"}
+	got := verdicts(r)
+	if f := got["CPU per short request, c32"]; f.Verdict != NotMet || !strings.Contains(f.Note, "event 3 differs") {
+		t.Errorf("%+v", f)
+	}
+	if f := got["resident memory per open stream, 9900 streams"]; f.Verdict != NotMet || !strings.Contains(f.Note, "429") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A proxy that the tracer slows down puts tokens together; its few calls per token are no achievement.
+func TestSyscallFigureNeedsThePace(t *testing.T) {
+	t.Parallel()
+	r := sample(1, 0)
+	r.Syscalls[1].PerToken = map[string]float64{"read": 0.5, "write": 0.46}
+	if f := verdicts(r)["system calls per token, c1, less the idle process's"]; f.Verdict != NotSeparable || f.Note == "" {
+		t.Errorf("%+v", f)
+	}
+	r.Syscalls[1].PerToken = map[string]float64{"read": 5, "write": 0.46}
+	if f := verdicts(r)["system calls per token, c1, less the idle process's"]; f.Verdict != NotMet {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Where nginx's own cost drowns in noise, a multiple of it says nothing.
+func TestAddedFigureWithoutAReference(t *testing.T) {
+	t.Parallel()
+	r := sample(1, 0)
+	for i := range r.Runs {
+		if r.Runs[i].Target == Direct {
+			r.Runs[i].Result.OneWay.P50 = 200_000
+		}
+	}
+	if f := verdicts(r)["added one-way token delay p50, c16"]; f.Verdict != NotSeparable {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestReportStandsInItsSection(t *testing.T) {
+	t.Parallel()
+	r := sample(1.1, 20)
+	r.Meta.Command = "go run x"
+	text := report(r, figures(r))
+	for _, want := range []string{"`go run x`", "| CPU per streamed token, c64 | 10.0 us | 11.0 us | 1.10 x (1.10 .. 1.10) | <= 1.25 x, aim below 1.0 | met |", "Direct way, absolute"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "RESULTS.md")
+	for _, step := range []struct{ section, body string }{{"a", "one"}, {"b", "two"}, {"a", "three"}} {
+		if err := WriteSection(name, step.section, step.body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(name)
+	want := resultsTitle + "\n<!-- begin a -->\nthree\n<!-- end a -->\n\n<!-- begin b -->\ntwo\n<!-- end b -->\n"
+	if err != nil || string(b) != want {
+		t.Errorf("%v\ngot  %q\nwant %q", err, b, want)
+	}
+	raw := filepath.Join(t.TempDir(), "results", "x.jsonl")
+	if err := r.write(raw); err != nil {
+		t.Fatal(err)
+	}
+	b, err = os.ReadFile(raw)
+	if n := strings.Count(string(b), "\n"); err != nil || n != 1+len(r.Runs)+len(r.Syscalls)+len(r.Memory) {
+		t.Errorf("%d lines, %v", n, err)
+	}
+}
