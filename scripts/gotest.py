@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Run `go test -json` and show what a person wants to see of it.
+
+    gotest.py [--log FILE] ARGS..   run `go test ARGS`: one line a package, the whole output of what failed
+    gotest.py --log FILE --total    what all runs since the file was emptied came to, skipped tests with their reason
+
+The exit code is that of the tests. The standard library is all it needs.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+
+class Package:
+    """One package of one run."""
+
+    def __init__(self, name):
+        self.name = name
+        self.passed = self.failed = 0
+        self.skipped = []
+        self.output = {}  # by test; "" = the package's own
+
+    def take(self, event):
+        action, test = event["Action"], event.get("Test", "")
+        if action == "output":
+            self.output.setdefault(test, []).append(event["Output"])
+        elif test and action == "pass":
+            self.passed += 1
+            self.output.pop(test, None)
+        elif test and action == "fail":
+            self.failed += 1
+        elif test and action == "skip":
+            self.skipped.append((test, reason(self.output.pop(test, []))))
+        return not test and action in ("pass", "fail", "skip")
+
+    def show(self, event):
+        """Print the package's end and return whether it failed."""
+        action, took = event["Action"], event.get("Elapsed", 0)
+        tests = self.passed + self.failed
+        if action != "fail":
+            if tests + len(self.skipped):
+                note = f", {len(self.skipped)} skipped" if self.skipped else ""
+                print(f"ok    {self.name:32} {took:7.2f}s  {tests} tests{note}", flush=True)
+            return False
+        for output in self.output.values():
+            sys.stdout.write("".join(line for line in output if not noise(line)))
+        print(f"FAIL  {self.name:32} {took:7.2f}s  {self.failed} of {tests} tests", flush=True)
+        return True
+
+
+def noise(line):
+    return line.startswith(("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "FAIL\t")) or line.rstrip() in ("FAIL", "PASS")
+
+
+def reason(output):
+    """The words that a skipped test gave, without the place in the source."""
+    for line in output:
+        line = line.strip()
+        if line and not noise(line) and not line.startswith("--- "):
+            return line.partition(": ")[2] or line
+    return ""
+
+
+def run(args, log):
+    began = time.monotonic()
+    packages, failed = {}, False
+    total = {"passed": 0, "failed": 0, "skipped": []}
+    go = subprocess.Popen(["go", "test", "-json", *args], stdout=subprocess.PIPE, text=True, errors="replace")
+    for line in go.stdout:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            sys.stdout.write(line)
+            continue
+        if event.get("Action", "").startswith("build-"):
+            sys.stdout.write(event.get("Output", ""))
+            continue
+        name = event.get("Package", "?")
+        package = packages.setdefault(name, Package(name))
+        if package.take(event):
+            failed = package.show(event) or failed
+            total["passed"] += package.passed
+            # A package can fail without a test of it: it did not build, or it died.
+            total["failed"] += max(package.failed, int(event["Action"] == "fail"))
+            total["skipped"] += [[name, test, why] for test, why in package.skipped]
+            packages[name] = Package(name)  # the events of tests are not kept
+    code = go.wait()
+    if code and not total["failed"]:
+        total["failed"] = 1
+    print(f"      go test {' '.join(shown(args))}: {time.monotonic() - began:.0f} s", flush=True)
+    if log:
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(json.dumps(total) + "\n")
+    return 1 if failed or code else 0
+
+
+def shown(args):
+    """The arguments, with long lists of packages cut short."""
+    return args if len(args) <= 6 else [*args[:5], f".. {len(args) - 5} more"]
+
+
+def sum_up(log):
+    passed = failed = 0
+    skipped = {}
+    with open(log, encoding="utf-8") as file:
+        for line in file:
+            part = json.loads(line)
+            passed += part["passed"]
+            failed += part["failed"]
+            for package, test, why in part["skipped"]:
+                skipped[(package, test)] = why
+    for (package, test), why in sorted(skipped.items()):
+        print(f"skip  {package} {test}: {why}")
+    print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
+    return 1 if failed else 0
+
+
+def main(args):
+    log = None
+    if args[:1] == ["--log"]:
+        log, args = args[1], args[2:]
+    if args == ["--total"]:
+        return sum_up(log)
+    return run(args, log)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
