@@ -100,12 +100,6 @@ func (c *client) closed() {
 
 func (c *client) close() { _ = c.nc.Close() }
 
-// reset leaves with an RST.
-func (c *client) reset() {
-	_ = c.nc.(*net.TCPConn).SetLinger(0)
-	_ = c.nc.Close()
-}
-
 const (
 	chatPath  = "/v1/chat/completions"
 	chatBody  = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,6 +12,12 @@ import (
 // TestMain fails the package when its tests leave goroutines or descriptors
 // behind: every server, engine and client of a test must be gone at the end.
 func TestMain(m *testing.M) {
+	// Most tests wait for something most of their time, so two cores serve
+	// more than two of them.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic("BUG: " + err.Error())
+	}
 	goroutines, files := runtime.NumGoroutine(), openFiles()
 	code := m.Run()
 	if code == 0 && !settled(func() bool { return runtime.NumGoroutine() <= goroutines && openFiles() <= files+spareFiles }) {

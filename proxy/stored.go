@@ -62,9 +62,3 @@ func (s *stored) forget(engine string) {
 		}
 	}
 }
-
-func (s *stored) size() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.young) + len(s.previous)
-}
