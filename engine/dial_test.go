@@ -22,7 +22,7 @@ func hole(t testing.TB, at netip.AddrPort) netip.AddrPort {
 	if at.Addr().Is6() {
 		family, sa = syscall.AF_INET6, &syscall.SockaddrInet6{Addr: at.Addr().As16(), Port: int(at.Port())}
 	}
-	fd, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(family, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Skip("no sockets of this family: ", err)
 	}
@@ -38,11 +38,12 @@ func hole(t testing.TB, at netip.AddrPort) netip.AddrPort {
 		t.Fatal(err)
 	}
 	for range 4 {
-		c, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+		c, err := syscall.Socket(family, syscall.SOCK_STREAM, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = syscall.Close(c) })
+		_ = syscall.SetNonblock(c, true)
 		_ = syscall.Connect(c, bound)
 	}
 	if b, ok := bound.(*syscall.SockaddrInet4); ok {

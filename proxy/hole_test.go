@@ -10,7 +10,7 @@ import (
 // refusal: a listener whose backlog is full drops what asks for more.
 func blackHole(t testing.TB) string {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,11 +26,12 @@ func blackHole(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for range 4 {
-		c, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+		c, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = syscall.Close(c) })
+		_ = syscall.SetNonblock(c, true)
 		_ = syscall.Connect(c, sa)
 	}
 	return fmt.Sprintf("127.0.0.1:%d", sa.(*syscall.SockaddrInet4).Port)
