@@ -30,15 +30,21 @@ func TestCaseC31KeepAliveDuringDrain(t *testing.T) {
 	cs := streams(t, r, 5)
 	var wg sync.WaitGroup
 	keepers := make([]keeper, 10)
-	stop := make(chan struct{}) // closed at the signal
+	stop := make(chan struct{}) // closed once the signal has taken effect
 	for i := range keepers {
 		k := &keepers[i]
 		k.c = r.dial(t)
 		wg.Go(func() { k.run(r, stop, time.Duration(i)*20*time.Millisecond) })
 	}
 	time.Sleep(time.Second)
-	close(stop)
 	r.signal(syscall.SIGTERM)
+	eventually(t, patience, "/readyz 503", func() string {
+		if status, _ := r.adminGet("/readyz"); status != 503 {
+			return fmt.Sprintf("is %d", status)
+		}
+		return ""
+	})
+	close(stop)
 	wg.Wait()
 	for i, k := range keepers {
 		if k.problem != "" {

@@ -66,7 +66,8 @@ func countGoroutines(profile string) (int, error) {
 
 func ownOrIdle(stack string) bool {
 	idleWorker := strings.Contains(stack, "workerPool).workerFunc") && !strings.Contains(stack, "serveConn")
-	probe := strings.Contains(stack, "net/http.(*persistConn).") // a kept connection of the prober, counted among the sockets
+	probe := strings.Contains(stack, "net/http.(*persistConn).readLoop") || // a kept connection of the prober,
+		strings.Contains(stack, "net/http.(*persistConn).writeLoop") // counted among the sockets
 	return idleWorker || probe || strings.Contains(stack, "runtime/pprof.")
 }
 

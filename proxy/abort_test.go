@@ -3,7 +3,6 @@ package proxy
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"ramjet/engine"
 	"ramjet/telemetry"
@@ -45,7 +44,7 @@ func TestAbortMoves(t *testing.T) {
 	for _, c := range aborted {
 		for name, first := range map[string]script{
 			"stream, one write":    answering(streamHead + c.stream),
-			"stream, head earlier": func(x *exchange) { x.write(streamHead); time.Sleep(20 * time.Millisecond); x.write(c.stream) },
+			"stream, head earlier": func(x *exchange) { x.write(streamHead); x.taken(); x.write(c.stream) },
 			"plain":                answering(sized("200 OK", "application/json", c.plain)),
 		} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestAbortOfEveryEngine(t *testing.T) {
 			want   string
 		}{
 			"stream, one write":    {answering(streamHead + c.stream), stream},
-			"stream, head earlier": {func(x *exchange) { x.write(streamHead); time.Sleep(20 * time.Millisecond); x.write(c.stream) }, stream},
+			"stream, head earlier": {func(x *exchange) { x.write(streamHead); x.taken(); x.write(c.stream) }, stream},
 			"plain":                {answering(sized("200 OK", "application/json", c.plain)), c.plain},
 		} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestAbortPasses(t *testing.T) {
 	t.Parallel()
 	f := start(t, []script{func(x *exchange) {
 		x.write(streamHead, chunk(roleEvent))
-		time.Sleep(20 * time.Millisecond)
+		x.taken()
 		x.write(chunk(abortEvent), chunk(doneEvent), endOfBody)
 	}, streaming})
 	f.ask(post(chatPath, chatSBody)).want(t, 200, roleEvent+abortEvent+doneEvent)

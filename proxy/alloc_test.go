@@ -22,7 +22,7 @@ type loop struct {
 }
 
 // newLoop answers every request with parts, one write each.
-func newLoop(t testing.TB, request string, ends string, parts ...string) *loop {
+func newLoop(t testing.TB, request, ends string, parts []string, tweaks ...func(*setup)) *loop {
 	t.Helper()
 	pieces := make([][]byte, len(parts))
 	for i, p := range parts {
@@ -32,8 +32,8 @@ func newLoop(t testing.TB, request string, ends string, parts ...string) *loop {
 	f := start(t, []script{func(x *exchange) {
 		// From the second request on the exchange would allocate, so this
 		// script takes the connection for good.
-		last := []byte(body)
-		buf := make([]byte, 64<<10)
+		last := []byte(body[len(body)-1:]) // what is spliced in stands before it
+		buf := make([]byte, 512<<10)
 		for {
 			for _, p := range pieces {
 				if _, err := x.conn.Write(p); err != nil {
@@ -48,7 +48,7 @@ func newLoop(t testing.TB, request string, ends string, parts ...string) *loop {
 				n += k
 			}
 		}
-	}})
+	}}, tweaks...)
 	nc, err := net.Dial("tcp", f.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -100,9 +100,9 @@ func streamOf(n int) []string {
 // TestRelayedRequestsAllocateNothing in the steady state, with the log,
 // metrics and leases on: at most one allocation a request, and none an event.
 func TestRelayedRequestsAllocateNothing(t *testing.T) {
-	short := newLoop(t, post(chatPath, chatBody), answerBody, plainAnswer)
-	few := newLoop(t, post(chatPath, chatSBody), "\r\n0\r\n\r\n", streamOf(20)...)
-	many := newLoop(t, post(chatPath, chatSBody), "\r\n0\r\n\r\n", streamOf(520)...)
+	short := newLoop(t, post(chatPath, chatBody), answerBody, []string{plainAnswer})
+	few := newLoop(t, post(chatPath, chatSBody), "\r\n0\r\n\r\n", streamOf(20))
+	many := newLoop(t, post(chatPath, chatSBody), "\r\n0\r\n\r\n", streamOf(520))
 	answer, stream20, stream520 := short.mallocs(2000), few.mallocs(500), many.mallocs(100)
 	perEvent := (stream520 - stream20) / 500
 	t.Logf("a short answer %.3f, a stream of 20 events %.3f, of 520 %.3f: %.5f an event", answer, stream20, stream520, perEvent)
@@ -114,9 +114,39 @@ func TestRelayedRequestsAllocateNothing(t *testing.T) {
 	}
 }
 
+// TestEveryPathAllocatesLittle reports the other paths: at most one allocation
+// a request there too.
+func TestEveryPathAllocatesLittle(t *testing.T) {
+	responses, messages := dialectBodies[2], dialectBodies[3]
+	for _, c := range []struct {
+		name, request, ends string
+		parts               []string
+		tweak               func(*setup)
+	}{
+		{"responses", post(responses.path, `{"model":"m","stream":true,"input":"x"}`), endOfBody, []string{streamHead + framings[0].frame(responses.events)}, nil},
+		{"messages", post(messages.path, `{"model":"m","stream":true,"messages":[],"max_tokens":5}`), endOfBody, []string{streamHead + framings[0].frame(messages.events)}, nil},
+		{"embeddings", post("/v1/embeddings", `{"model":"m","input":"x"}`), "[1]}", []string{sized("200 OK", "application/json", `{"data":[1]}`)}, nil},
+		{"large request", post(chatPath, `{"model":"m","messages":[{"content":"`+strings.Repeat("x", 200<<10)+`"}]}`), answerBody, []string{plainAnswer}, nil},
+		{"usage injected", post(chatPath, chatSBody), "\r\n" + endOfBody, streamOf(20), func(s *setup) { s.InjectUsage = true }},
+		{"alias", post(chatPath, `{"model":"gpt"}`), answerBody, []string{plainAnswer}, func(s *setup) { s.Aliases = map[string]string{"gpt": "m"} }},
+		{"server timing", post(chatPath, chatBody), answerBody, []string{plainAnswer}, func(s *setup) { s.ServerTiming = true }},
+		{"chunk across events", post(chatPath, chatSBody), "\r\n" + endOfBody, []string{streamHead + inChunks(wholeStream, 50) + endOfBody}, nil},
+	} {
+		tweaks := []func(*setup){}
+		if c.tweak != nil {
+			tweaks = append(tweaks, c.tweak)
+		}
+		n := newLoop(t, c.request, c.ends, c.parts, tweaks...).mallocs(300)
+		t.Logf("%s: %.3f", c.name, n)
+		if n > 1 {
+			t.Errorf("%s: %.3f allocations a request", c.name, n)
+		}
+	}
+}
+
 // BenchmarkShortAnswer is a whole request on connections that exist.
 func BenchmarkShortAnswer(b *testing.B) {
-	l := newLoop(b, post(chatPath, chatBody), answerBody, plainAnswer)
+	l := newLoop(b, post(chatPath, chatBody), answerBody, []string{plainAnswer})
 	l.round()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -126,7 +156,7 @@ func BenchmarkShortAnswer(b *testing.B) {
 
 // BenchmarkStream500 is a stream of 500 events.
 func BenchmarkStream500(b *testing.B) {
-	l := newLoop(b, post(chatPath, chatSBody), "\r\n0\r\n\r\n", streamOf(500)...)
+	l := newLoop(b, post(chatPath, chatSBody), "\r\n0\r\n\r\n", streamOf(500))
 	l.round()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"ramjet/telemetry"
 )
@@ -33,9 +32,9 @@ func TestHeadAndBodyApart(t *testing.T) {
 			head, body, _ := strings.Cut(answer, "\r\n\r\n")
 			f := start(t, []script{func(x *exchange) {
 				x.write(head, "\r\n\r\n")
-				time.Sleep(20 * time.Millisecond)
+				x.taken()
 				x.write(body[:10])
-				time.Sleep(20 * time.Millisecond)
+				x.taken()
 				x.write(body[10:])
 			}})
 			a := f.ask(post(chatPath, chatBody))

@@ -20,6 +20,15 @@ type client struct {
 	br  *bufio.Reader
 }
 
+// patient bounds each read, not all of them together.
+type patient struct{ nc net.Conn }
+
+// Read implements io.Reader.
+func (p patient) Read(b []byte) (int, error) {
+	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
+	return p.nc.Read(b)
+}
+
 // answer is one response as a client sees it.
 type answer struct {
 	*http.Response
@@ -38,7 +47,7 @@ func (f *fixture) dial() *client {
 
 func newClient(t testing.TB, nc net.Conn) *client {
 	c := &client{t: t, nc: nc}
-	c.br = bufio.NewReader(io.TeeReader(nc, &c.raw))
+	c.br = bufio.NewReader(io.TeeReader(patient{nc}, &c.raw))
 	t.Cleanup(func() { _ = nc.Close() })
 	return c
 }
@@ -53,7 +62,6 @@ func (c *client) send(s ...string) {
 // head reads a response up to its body.
 func (c *client) head(method string) *http.Response {
 	c.t.Helper()
-	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
 	resp, err := http.ReadResponse(c.br, &http.Request{Method: method})
 	if err != nil {
 		c.t.Fatalf("cannot read the response: %v; received %q", err, c.raw.String())
@@ -63,7 +71,6 @@ func (c *client) head(method string) *http.Response {
 
 // rest reads the body of a response whose head was read.
 func (c *client) rest(resp *http.Response) answer {
-	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
 	body, err := io.ReadAll(resp.Body)
 	return answer{resp, body, err}
 }
@@ -91,7 +98,6 @@ func (c *client) event(resp *http.Response) string {
 // closed fails unless the server closes the connection without another byte.
 func (c *client) closed() {
 	c.t.Helper()
-	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
 	b, err := io.ReadAll(c.br)
 	if ne, ok := err.(net.Error); len(b) > 0 || ok && ne.Timeout() {
 		c.t.Fatalf("the connection did not end: %q, %v", b, err)

@@ -106,13 +106,13 @@ var framings = []framed{
 }
 
 func inChunks(s string, size int) string {
-	out := ""
+	var out []byte
 	for len(s) > 0 {
 		n := min(size, len(s))
-		out += chunk(s[:n])
+		out = appendChunk(out, []byte(s[:n]))
 		s = s[n:]
 	}
-	return out
+	return string(out)
 }
 
 // headFor fills in the length where the head has one.

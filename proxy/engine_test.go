@@ -10,8 +10,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"ramjet/engine"
 )
 
 // script is what an engine does with one request. Whatever it writes goes out
@@ -32,8 +35,10 @@ type rawEngine struct {
 	accepted int
 	requests [][]byte // heads and bodies as received
 	stopped  bool
+	member   *engine.Engine // as the server sees it; set before the first request
 
 	stopping chan struct{} // closed when the test ends
+	sent     atomic.Uint64 // bytes written by scripts
 }
 
 // exchange is one request at an engine.
@@ -181,7 +186,14 @@ func (e *rawEngine) dialled() int {
 
 // write sends s as it is.
 func (x *exchange) write(s ...string) {
-	_, _ = io.WriteString(x.conn, strings.Join(s, ""))
+	n, _ := io.WriteString(x.conn, strings.Join(s, ""))
+	x.e.sent.Add(uint64(n))
+}
+
+// taken waits until the server has read all that was written, so that what
+// follows arrives in a read of its own.
+func (x *exchange) taken() {
+	eventually(x.e.t, "the server to read", func() bool { return x.e.member.BytesIn() >= x.e.sent.Load() })
 }
 
 // close ends the connection with a FIN.

@@ -111,6 +111,9 @@ func (f *fixture) addEngine(i int, sc script, s *setup, metrics *telemetry.Metri
 		s.engine(i, &o)
 	}
 	e := engine.New(o)
+	raw.mu.Lock()
+	raw.member = e
+	raw.mu.Unlock()
 	e.SetState(telemetry.StateReady, "test")
 	e.SetModels(engine.NewModels([]string{"m"}, [][]byte{[]byte(`{"id":"m","object":"model"}`)}, nil))
 	f.engines = append(f.engines, raw)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"ramjet/engine"
 	"ramjet/telemetry"
@@ -100,16 +99,30 @@ type failure struct {
 
 var failures = []failure{
 	{"503", answering(sized("503 Service Unavailable", "application/json", `{"error":"busy"}`)), engine.OutcomeServerError, "engine-error", 503, "", false},
+	{"503 in chunks", answering("HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n" + inChunks(`{"error":"busy"}`, 5) + endOfBody),
+		engine.OutcomeServerError, "engine-error", 503, "", false},
+	{"503 until close", func(x *exchange) { x.write("HTTP/1.1 503 Service Unavailable\r\n\r\n" + `{"error":"busy"}`); x.close() },
+		engine.OutcomeServerError, "engine-error", 503, "", false},
+	{"503, body later", func(x *exchange) {
+		x.write("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 16\r\n\r\n")
+		x.taken()
+		x.write(`{"error":"busy"}`)
+	}, engine.OutcomeServerError, "engine-error", 503, "", false},
+	{"503 that dies", func(x *exchange) {
+		x.write("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 16\r\n\r\n{")
+		x.close()
+	},
+		engine.OutcomeServerError, "engine-error", 503, "overloaded", false},
 	{"reset before the head", func(x *exchange) { x.reset() }, engine.OutcomeReset, "engine-died", 502, "engine_unreachable", false},
 	{"FIN before the head", func(x *exchange) { x.close() }, engine.OutcomeReset, "engine-died", 502, "engine_unreachable", false},
 	{"FIN in the head", func(x *exchange) { x.write("HTTP/1.1 200 OK\r\nX-"); x.close() }, engine.OutcomeReset, "engine-died", 502, "engine_unreachable", false},
 	{"no HTTP", func(x *exchange) { x.write("SSH-2.0-x\r\n\r\n"); x.close() }, engine.OutcomeBadResponse, "engine-bad-response", 502, "engine_bad_response", false},
 	{"dies in a short answer", func(x *exchange) { x.write(plainAnswer[:200]); x.close() }, engine.OutcomeDied, "engine-died", 502, "engine_unreachable", false},
-	{"head, then FIN", func(x *exchange) { x.write(streamHead); time.Sleep(5 * time.Millisecond); x.close() }, engine.OutcomeDied, "engine-died", 200, "engine_died", true},
-	{"head, then RST", func(x *exchange) { x.write(streamHead); time.Sleep(5 * time.Millisecond); x.reset() }, engine.OutcomeDied, "engine-died", 200, "engine_died", true},
+	{"head, then FIN", func(x *exchange) { x.write(streamHead); x.taken(); x.close() }, engine.OutcomeDied, "engine-died", 200, "engine_died", true},
+	{"head, then RST", func(x *exchange) { x.write(streamHead); x.taken(); x.reset() }, engine.OutcomeDied, "engine-died", 200, "engine_died", true},
 	{"head, half an event, then FIN", func(x *exchange) {
 		x.write(streamHead, fmt.Sprintf("%x\r\n", len(roleEvent)), roleEvent[:50])
-		time.Sleep(5 * time.Millisecond)
+		x.taken()
 		x.close()
 	}, engine.OutcomeDied, "engine-died", 200, "engine_died", true},
 }
@@ -210,7 +223,7 @@ func TestRefused(t *testing.T) {
 // anything but another event stream.
 func TestHeadOutAndNoContinuation(t *testing.T) {
 	t.Parallel()
-	dies := func(x *exchange) { x.write(streamHead); time.Sleep(5 * time.Millisecond); x.close() }
+	dies := func(x *exchange) { x.write(streamHead); x.taken(); x.close() }
 	for name, second := range map[string]script{
 		"plain":          answering(plainAnswer),
 		"503":            answering(sized("503 Service Unavailable", "application/json", `{"error":"busy"}`)),
@@ -233,7 +246,7 @@ func TestHeadOutAndNoContinuation(t *testing.T) {
 		// The client was promised a length, so chunks cannot follow.
 		f := start(t, []script{func(x *exchange) {
 			x.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 100\r\n\r\n")
-			time.Sleep(5 * time.Millisecond)
+			x.taken()
 			x.close()
 		}, streaming})
 		a := f.ask(post(chatPath, chatSBody))
@@ -259,7 +272,7 @@ func TestDiesBehindTheFirstByte(t *testing.T) {
 	t.Run("stream", func(t *testing.T) {
 		f := start(t, []script{func(x *exchange) {
 			x.write(streamHead, chunk(roleEvent), chunk(tokenEvent)[:40])
-			time.Sleep(5 * time.Millisecond)
+			x.taken()
 			x.reset()
 		}, other})
 		c := f.dial()
@@ -279,7 +292,7 @@ func TestDiesBehindTheFirstByte(t *testing.T) {
 		long := `{"choices":[{"message":{"content":"` + strings.Repeat("x", 200<<10) + `"}}]}`
 		f := start(t, []script{func(x *exchange) {
 			x.write(sized("200 OK", "application/json", long)[:150<<10])
-			time.Sleep(20 * time.Millisecond)
+			x.taken()
 			x.close()
 		}, other})
 		c := f.dial()

@@ -10,10 +10,12 @@ import (
 	"ramjet/telemetry"
 )
 
-// soon is a limit that is meant to pass in a test; far is one that is not.
+// soon is a limit that is meant to pass in a test, far is one that is not;
+// ample is one that is not either, though the test waits for longer somewhere.
 const (
-	soon = 60 * time.Millisecond
-	far  = time.Minute
+	soon  = 60 * time.Millisecond
+	ample = 400 * time.Millisecond
+	far   = time.Minute
 )
 
 // TestEngineTimeouts: each wait for the engine has its own limit, the others
@@ -53,8 +55,8 @@ func TestEngineTimeouts(t *testing.T) {
 		{"event_gap", func(o *Timeouts) { o.EventGap = soon }, silent(streamHead, chunk(roleEvent), chunk(tokenEvent)), chatSBody, 200, roleEvent + tokenEvent + `data: {"error":`},
 		{"event_gap, comments", func(o *Timeouts) { o.EventGap = soon }, dripping, chatSBody, 200, roleEvent + ": ping\n\n"},
 		{"total, before the head", func(o *Timeouts) { o.Total = soon }, silent(), chatBody, 504, `{"error":`},
-		{"total, in a stream", func(o *Timeouts) { o.Total = soon }, silent(streamHead, chunk(roleEvent)), chatSBody, 200, roleEvent + `data: {"error":`},
-		{"total, in a plain answer", func(o *Timeouts) { o.Total = soon }, silent(plainAnswer[:150]), chatBody, 504, `{"error":`},
+		{"total, in a stream", func(o *Timeouts) { o.Total = ample }, silent(streamHead, chunk(roleEvent)), chatSBody, 200, roleEvent + `data: {"error":`},
+		{"total, in a plain answer", func(o *Timeouts) { o.Total = ample }, silent(plainAnswer[:150]), chatBody, 504, `{"error":`},
 	} {
 		for _, transport := range []string{"tcp", "tls"} {
 			t.Run(c.name+"/"+transport, func(t *testing.T) {
@@ -86,9 +88,9 @@ func TestLimitsThatDoNotApply(t *testing.T) {
 		t.Parallel()
 		f := start(t, []script{func(x *exchange) {
 			x.write(streamHead, chunk(roleEvent))
-			time.Sleep(3 * soon)
+			time.Sleep(2 * ample)
 			x.write(chunk(tokenEvent), endOfBody)
-		}}, func(s *setup) { s.Timeouts.FirstEvent, s.Timeouts.Head = soon, soon })
+		}}, func(s *setup) { s.Timeouts.FirstEvent, s.Timeouts.Head = ample, ample })
 		f.ask(post(chatPath, chatSBody)).want(t, 200, roleEvent+tokenEvent)
 	})
 	t.Run("a stream moves on", func(t *testing.T) {
@@ -97,29 +99,29 @@ func TestLimitsThatDoNotApply(t *testing.T) {
 			x.write(streamHead)
 			for range 10 {
 				x.write(chunk(tokenEvent))
-				time.Sleep(soon / 3)
+				time.Sleep(ample / 5)
 			}
 			x.write(endOfBody)
-		}}, func(s *setup) { s.Timeouts.EventGap = soon * 2 })
+		}}, func(s *setup) { s.Timeouts.EventGap = ample })
 		f.ask(post(chatPath, chatSBody)).want(t, 200, strings.Repeat(tokenEvent, 10))
 	})
 	t.Run("a plain answer has no events", func(t *testing.T) {
 		t.Parallel()
 		f := start(t, []script{func(x *exchange) {
 			x.write(plainAnswer[:100])
-			time.Sleep(2 * soon)
+			time.Sleep(2 * ample)
 			x.write(plainAnswer[100:])
-		}}, func(s *setup) { s.Timeouts.EventGap, s.Timeouts.FirstEvent, s.Timeouts.Head = soon, soon, soon })
+		}}, func(s *setup) { s.Timeouts.EventGap, s.Timeouts.FirstEvent, s.Timeouts.Head = ample, ample, ample })
 		f.ask(post(chatPath, chatBody)).want(t, 200, answerBody)
 	})
 	t.Run("no limit stays on a pooled connection", func(t *testing.T) {
 		t.Parallel()
-		f := start(t, []script{streaming}, func(s *setup) { s.Timeouts.Head, s.Timeouts.EventGap = soon, soon })
+		f := start(t, []script{streaming}, func(s *setup) { s.Timeouts.Head, s.Timeouts.EventGap = ample, ample })
 		c := f.dial()
-		for range 3 {
+		for range 2 {
 			c.send(post(chatPath, chatSBody))
 			c.receive().want(t, 200, wholeStream)
-			time.Sleep(soon * 3 / 2)
+			time.Sleep(ample * 3 / 2)
 		}
 		if n := f.engines[0].dialled(); n != 1 {
 			t.Errorf("%d connections to the engine, want 1", n)
@@ -197,14 +199,14 @@ func TestClientWrite(t *testing.T) {
 	}
 	t.Run("slow but moving", func(t *testing.T) {
 		t.Parallel()
-		const n = 2000
+		const n = 1000
 		f := start(t, []script{func(x *exchange) {
 			x.write(streamHead)
 			for range n {
 				x.write(chunk(big))
 			}
 			x.write(endOfBody)
-		}}, func(s *setup) { s.Timeouts.ClientWrite = 5 * soon })
+		}}, func(s *setup) { s.Timeouts.ClientWrite = 2 * ample })
 		c := f.dial()
 		c.send(post(chatPath, chatSBody))
 		resp := c.head("POST")
@@ -222,7 +224,7 @@ func TestClientWrite(t *testing.T) {
 			t.Errorf("got %d bytes, want %d", total, n*len(big))
 		}
 		// The limit is off again.
-		time.Sleep(6 * soon)
+		time.Sleep(5 * ample / 2)
 		c.send(get("/health"))
 		c.receive().want(t, 200, `{"status":"ok","engines":{}}`)
 	})

@@ -12,7 +12,6 @@ import (
 // its twin, on real sockets, and compares what clients decode. The two share
 // neither head parser nor chunk scanner.
 func TestTwinAgrees(t *testing.T) {
-	t.Parallel()
 	all := corpus()
 	script := func(x *exchange) {
 		c := all[at(x)]
@@ -41,7 +40,6 @@ func TestTwinAgrees(t *testing.T) {
 // TestTwinEndsCutStreamsAlike cuts streams at some bytes; what the two give
 // their clients then must be the same.
 func TestTwinEndsCutStreamsAlike(t *testing.T) {
-	t.Parallel()
 	body := framings[0].frame(dialectBodies[0].events)
 	script := func(x *exchange) {
 		x.write(chunkedHead, body[:at(x)])
