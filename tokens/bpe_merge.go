@@ -1,6 +1,10 @@
 package tokens
 
-import "slices"
+import (
+	"slices"
+
+	"golang.org/x/text/unicode/norm"
+)
 
 // linearMerge is the longest piece in bytes whose best merge is found by looking at all of them; above it a heap
 // keeps the cost from growing with the square.
@@ -15,17 +19,14 @@ type mergeScratch struct {
 	ranks      []uint32 // linear: rank of the merge of symbol i with the next one
 	prev, next []int32  // heap: neighbours of a symbol; next is -1 at the end
 	heap       []uint64 // rank << 32 | position: the least is the next merge, the leftmost among equals
-}
-
-// rank returns the rank of merging two symbols, noMerge if they do not.
-func (b *BPE) rank(left, right uint32) uint32 {
-	if m, ok := b.merges[pairKey(left, right)]; ok {
-		return m.rank
-	}
-	return noMerge
+	valid      []byte   // text that was not UTF-8
+	normal     []byte   // text in normal form
+	iter       norm.Iter
+	work       work
 }
 
 // appendMerged appends the ids that piece merges into: always the merge of least rank, the leftmost among equals.
+// Where the call's time runs out the ids are incomplete and m.work holds the error.
 func (b *BPE) appendMerged(dst []uint32, m *mergeScratch, piece string) []uint32 {
 	m.ids = m.ids[:0]
 	for i := range len(piece) {
@@ -40,7 +41,7 @@ func (b *BPE) appendMerged(dst []uint32, m *mergeScratch, piece string) []uint32
 func (b *BPE) mergeLinear(m *mergeScratch) []uint32 {
 	ids, ranks := m.ids, m.ranks[:0]
 	for i := 0; i+1 < len(ids); i++ {
-		ranks = append(ranks, b.rank(ids[i], ids[i+1]))
+		ranks = append(ranks, b.pairs.rank(ids[i], ids[i+1]))
 	}
 	for len(ranks) > 0 {
 		best := 0
@@ -52,14 +53,14 @@ func (b *BPE) mergeLinear(m *mergeScratch) []uint32 {
 		if ranks[best] == noMerge {
 			break
 		}
-		ids[best] = b.merges[pairKey(ids[best], ids[best+1])].id
+		ids[best] = b.pairs.results[ranks[best]]
 		ids = slices.Delete(ids, best+1, best+2)
 		ranks = slices.Delete(ranks, best, best+1)
 		if best > 0 {
-			ranks[best-1] = b.rank(ids[best-1], ids[best])
+			ranks[best-1] = b.pairs.rank(ids[best-1], ids[best])
 		}
 		if best < len(ranks) {
-			ranks[best] = b.rank(ids[best], ids[best+1])
+			ranks[best] = b.pairs.rank(ids[best], ids[best+1])
 		}
 	}
 	m.ranks = ranks
@@ -75,21 +76,26 @@ func (b *BPE) appendMergedHeap(dst []uint32, m *mergeScratch) []uint32 {
 	}
 	m.next[n-1] = -1
 	for i := range n - 1 {
-		b.pushMerge(m, int32(i))
+		if r := b.pairs.rank(m.ids[i], m.ids[i+1]); r != noMerge {
+			m.heap = append(m.heap, uint64(r)<<32|uint64(i))
+		}
+	}
+	for i := len(m.heap)/2 - 1; i >= 0; i-- {
+		siftDown(m.heap, i)
 	}
 	const gone = -2 // prev of a symbol that was merged into its left neighbour
-	for len(m.heap) > 0 {
+	for len(m.heap) > 0 && m.work.spend(heapStep) {
 		top := popHeap(&m.heap)
 		at := int32(top & 0xffffffff)
 		if m.prev[at] == gone || m.next[at] < 0 {
 			continue
 		}
 		right := m.next[at]
-		mg, ok := b.merges[pairKey(m.ids[at], m.ids[right])]
-		if !ok || mg.rank != uint32(top>>32) {
+		rank := b.pairs.rank(m.ids[at], m.ids[right])
+		if rank != uint32(top>>32) {
 			continue // one of the two has changed since this entry was made
 		}
-		m.ids[at] = mg.id
+		m.ids[at] = b.pairs.results[rank]
 		m.prev[right] = gone
 		m.next[at] = m.next[right]
 		if m.next[at] >= 0 {
@@ -107,12 +113,13 @@ func (b *BPE) appendMergedHeap(dst []uint32, m *mergeScratch) []uint32 {
 }
 
 func (b *BPE) pushMerge(m *mergeScratch, at int32) {
-	if r := b.rank(m.ids[at], m.ids[m.next[at]]); r != noMerge {
+	if r := b.pairs.rank(m.ids[at], m.ids[m.next[at]]); r != noMerge {
 		pushHeap(&m.heap, uint64(r)<<32|uint64(uint32(at)))
 	}
 }
 
-// pushHeap and popHeap keep a binary heap with the least value in front. container/heap would box every entry.
+// pushHeap, popHeap and siftDown keep a binary heap with the least value in front. container/heap would box every
+// entry.
 func pushHeap(h *[]uint64, v uint64) {
 	s := append(*h, v)
 	i := len(s) - 1
@@ -130,13 +137,20 @@ func pushHeap(h *[]uint64, v uint64) {
 
 func popHeap(h *[]uint64) uint64 {
 	s := *h
-	top, v := s[0], s[len(s)-1]
-	s = s[:len(s)-1]
-	*h = s
-	if len(s) == 0 {
-		return top
+	top := s[0]
+	last := len(s) - 1
+	s[0] = s[last]
+	*h = s[:last]
+	siftDown(s[:last], 0)
+	return top
+}
+
+// siftDown moves the value at i to where no value below it is less.
+func siftDown(s []uint64, i int) {
+	if i >= len(s) {
+		return
 	}
-	i := 0
+	v := s[i]
 	for {
 		down := 2*i + 1
 		if down >= len(s) {
@@ -152,5 +166,4 @@ func popHeap(h *[]uint64) uint64 {
 		i = down
 	}
 	s[i] = v
-	return top
 }

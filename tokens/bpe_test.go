@@ -2,12 +2,14 @@ package tokens
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // testBPE is the simulator's tokenizer, the only one in the repository.
@@ -125,14 +127,14 @@ func slowMerge(b *BPE, piece string) []uint32 {
 	for {
 		best, at := noMerge, -1
 		for i := 0; i+1 < len(ids); i++ {
-			if r := b.rank(ids[i], ids[i+1]); r < best {
+			if r := b.pairs.rank(ids[i], ids[i+1]); r < best {
 				best, at = r, i
 			}
 		}
 		if at < 0 {
 			return ids
 		}
-		ids = slices.Replace(ids, at, at+2, b.merges[pairKey(ids[at], ids[at+1])].id)
+		ids = slices.Replace(ids, at, at+2, b.pairs.results[best])
 	}
 }
 
@@ -145,8 +147,9 @@ func TestHeapEqualsLinear(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := new(mergeScratch)
-	for n := 1; n < 400; n += 7 {
-		for at := 0; at+n < len(src); at += 211 {
+	m.work.begin(Limits{})
+	for n := 1; n < 400; n += 13 {
+		for at := 0; at+n < len(src); at += 509 {
 			piece := string(src[at : at+n])
 			want := slowMerge(b, piece)
 			m.ids = m.ids[:0]
@@ -163,100 +166,38 @@ func TestHeapEqualsLinear(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses changes one thing in a good file; each must be refused by its name.
-func TestLoadRefuses(t *testing.T) {
-	t.Parallel()
-	whole := string(testFile(t))
-	for _, c := range []struct{ name, old, new, want string }{
-		{"not JSON", "{", "[", "cannot read tokenizer.json"},
-		{"other pattern", `\\p{N}|`, `\\p{N}{1,3}|`, "is not one of the known ones"},
-		{"other normalizer", `{"type": "NFC"}`, `{"type": "NFKC"}`, `normalizer "NFKC"`},
-		{"no pre-tokenizer", `"pre_tokenizer"`, `"pre"`, "no pre-tokenizer"},
-		{"other pre-tokenizer", `{"type": "Sequence"`, `{"type": "Whitespace"`, `pre-tokenizer "Whitespace"`},
-		{"removing split", `"Isolated"`, `"Removed"`, `behavior "Removed"`},
-		{"second pattern", `"ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}` + "\n ]", `"ByteLevel", "add_prefix_space": false}` + "\n ]", `pre-tokenizer "ByteLevel"`},
-		{"post-processor", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "TemplateProcessing"`, `post-processor "TemplateProcessing"`},
-		{"other model", `"type": "BPE"`, `"type": "Unigram"`, `model type "Unigram"`},
-		{"dropout", `"dropout": null`, `"dropout": 0.1`, "dropout"},
-		{"subword prefix", `"continuing_subword_prefix": ""`, `"continuing_subword_prefix": "##"`, "subwords"},
-		{"byte fallback", `"byte_fallback": false`, `"byte_fallback": true`, "falls back"},
-		{"stripping token", `"lstrip": false`, `"lstrip": true`, `added token "<|endoftext|>"`},
-		{"empty token", `"content": "<think>"`, `"content": ""`, "empty"},
-		{"missing byte", `"!": 0`, `"!!!!!": 0`, "byte 0x21"},
-		{"id twice", `"!": 0`, `"!": 1`, "two tokens"},
-		{"added id twice", `"id": 4087`, `"id": 400`, "two tokens"},
-		{"wild id", `"!": 0`, `"!": 4000000000`, "out of bounds"},
-		{"not byte-level", `"!": 0`, `"!": 0, "a b": 5000`, "byte-level form"},
-		{"merge of three", "\"merges\": [\n", "\"merges\": [\n[\"a\",\"b\",\"c\"],", "3 symbols"},
-		{"merge unknown", "\"merges\": [\n", "\"merges\": [\n[\"Q\",\"Z\"],", "not in the vocabulary"},
-	} {
-		if !strings.Contains(whole, c.old) {
-			t.Errorf("%s: the file has no %q", c.name, c.old)
-		}
-		_, err := LoadBPE([]byte(strings.Replace(whole, c.old, c.new, 1)))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, wanted %q", c.name, err, c.want)
-		}
-	}
+// normalForm is text as it is split: what decoding gives back.
+func normalForm(b *BPE, text string) string {
+	m := new(mergeScratch)
+	m.work.begin(Limits{})
+	return b.normalize(m, strings.Clone(valid(m, text)))
 }
 
-// TestLoadCut: a file cut anywhere is refused; no cut is taken for a smaller vocabulary.
-func TestLoadCut(t *testing.T) {
+// TestNormalize compares with the whole text normalized at once, around every place where it may be cut.
+func TestNormalize(t *testing.T) {
 	t.Parallel()
-	whole := strings.TrimRight(string(testFile(t)), "\n")
-	for n := 0; n < len(whole); n += 1 + n/25 {
-		if _, err := LoadBPE([]byte(whole[:n])); err == nil {
-			t.Errorf("the first %d bytes were taken", n)
+	b := testBPE(t)
+	r := rand.New(rand.NewPCG(11, 12))
+	parts := []string{"a", "e\u0301", "q\u0307\u0323", "\u1112\u1161\u11ab", "中", "\u0958", "\u0338", "\u0301", "\u0345", "\u11ab", "\u1161", "\uac00", "\uff9e", "\u0bc6\u0bbe", "\U000110a5\U000110ba", "x", "<", strings.Repeat("\u0301", 40)}
+	for i := range 300 {
+		text := mixed(r, 1, parts)[0]
+		if i%3 == 0 {
+			text = strings.Repeat("中", normalStep/3-r.IntN(40)) + text + strings.Repeat("b", normalStep-r.IntN(60)) + text
+		}
+		got, want := normalForm(b, text), norm.NFC.String(text)
+		if strings.Contains(want, "\u034f") {
+			continue // 30 marks on one letter: Go puts this character between, at a place that depends on the call
+		}
+		if got != want {
+			at := 0
+			for at < min(len(got), len(want)) && got[at] == want[at] {
+				at++
+			}
+			t.Fatalf("text %d, %d bytes, is %.200q from byte %d on, wanted %.200q", i, len(text), got[at:], at, want[at:])
 		}
 	}
-}
-
-// TestMergesAsLines reads the older spelling of merges.
-func TestMergesAsLines(t *testing.T) {
-	t.Parallel()
-	var pairs, lines mergeList
-	if err := json.Unmarshal([]byte(`[["a","b"],["ab","c"]]`), &pairs); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(`["a b","ab c"]`), &lines); err != nil || !reflect.DeepEqual(pairs, lines) {
-		t.Errorf("%v, %v, wanted %v", lines, err, pairs)
-	}
-	for _, bad := range []string{`["a"]`, `["a b c"]`, `{}`, `[1]`} {
-		if json.Unmarshal([]byte(bad), &lines) == nil {
-			t.Errorf("%s was read", bad)
-		}
-	}
-}
-
-// TestWholeOnlyWhereMerged: a vocabulary entry that its merges do not lead to is no piece of its own, unless the file
-// says so.
-func TestWholeOnlyWhereMerged(t *testing.T) {
-	t.Parallel()
-	whole := strings.Replace(string(testFile(t)), `"!": 0`, `"!": 0, "qzqz": 5000`, 1)
-	for ignore, want := range map[string]bool{"false": false, "true": true} {
-		b, err := LoadBPE([]byte(strings.Replace(whole, `"ignore_merges": false`, `"ignore_merges": `+ignore, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := slices.Equal(b.Encode("qzqz"), []uint32{5000}); got != want {
-			t.Errorf("ignore_merges %s: %v", ignore, b.Encode("qzqz"))
-		}
-	}
-}
-
-// TestAddedTokens: the leftmost, and there the longest.
-func TestAddedTokens(t *testing.T) {
-	t.Parallel()
-	a := newAddedTokens([]addedEntry{{ID: 1, Content: "<a"}, {ID: 2, Content: "<a>"}, {ID: 3, Content: "<"}, {ID: 4, Content: "[x]"}})
-	for _, c := range []struct {
-		text string
-		at   int
-		id   uint32
-	}{{"<a>", 0, 2}, {"x<ab", 1, 1}, {"y<b", 1, 3}, {"[x<", 2, 3}, {"..[x]<a>", 2, 4}, {"", 0, 0}, {"plain", 5, 0}} {
-		at, token := a.find(c.text)
-		if at != c.at || (token == nil) != (c.id == 0) || token != nil && token.id != c.id {
-			t.Errorf("%q: %d, %v", c.text, at, token)
-		}
+	if got := normalForm(b, "a\xffb\xe4\xb8c"); got != "a\uFFFDb\uFFFD\uFFFDc" {
+		t.Errorf("what is not UTF-8 is %q", got)
 	}
 }
 
@@ -267,7 +208,7 @@ func FuzzEncode(f *testing.F) {
 	b := testBPE(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		ids := b.Encode(text)
-		if got, want := b.Decode(ids, false), b.normalize(validUTF8(text)); got != want && !strings.Contains(text, "<") {
+		if got, want := b.Decode(ids, false), normalForm(b, text); got != want && !strings.Contains(text, "<") {
 			t.Errorf("%q comes back as %q", want, got)
 		}
 		if strings.Contains(text, "<") {
@@ -284,19 +225,4 @@ func FuzzEncode(f *testing.F) {
 			t.Errorf("%q is %v, by definition %v", text, ids, slow)
 		}
 	})
-}
-
-func BenchmarkEncode(b *testing.B) {
-	bpe := testBPE(b)
-	src, err := os.ReadFile("bpe_load.go")
-	if err != nil {
-		b.Fatal(err)
-	}
-	text := string(src)
-	var dst []uint32
-	b.SetBytes(int64(len(text)))
-	b.ReportAllocs()
-	for b.Loop() {
-		dst = bpe.AppendEncode(dst[:0], text)
-	}
 }
