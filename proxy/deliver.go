@@ -17,6 +17,8 @@ const (
 	maxInterim      = 16 // 1xx heads
 )
 
+var errResponseHead = &wire.HeadError{Message: "the engine's response head is too large"}
+
 // receive reads the engine's answer and brings it to the client. stale means
 // that a reused connection ended without a byte.
 func (f *flight) receive(e *engine.Engine, sent sendResult) (v verdict, stale bool) {
@@ -66,6 +68,9 @@ func (f *flight) readResponseHead() (int, error) {
 			if err != nil {
 				return 0, err
 			}
+			if n > maxResponseHead {
+				return 0, errResponseHead
+			}
 			if n > 0 && f.resp.Status >= 200 {
 				return n, nil
 			}
@@ -78,7 +83,7 @@ func (f *flight) readResponseHead() (int, error) {
 				continue
 			}
 			if r.hi-r.lo > maxResponseHead {
-				return 0, &wire.HeadError{Message: "the engine's response head is too large"}
+				return 0, errResponseHead
 			}
 		}
 		n, err := f.up.Socket.Await(r.takes, r.gives)

@@ -104,6 +104,14 @@ func (f *flight) markTried(q *route.Request) {
 
 // exhausted ends a request for which no (further) engine can be picked.
 func (f *flight) exhausted(e *wire.Error, refused int) {
+	if e.Code == wire.CodeEngineTimeout && f.sent.head {
+		f.endStream(e.Code, telemetry.EndTimedOut)
+		return
+	}
+	if e.Code == wire.CodeEngineTimeout {
+		f.fail(e, telemetry.EndTimedOut)
+		return
+	}
 	if len(f.tried) == 0 {
 		end := telemetry.EndEngineUnreachable
 		switch e.Code { //nolint:exhaustive // the rest mean that no engine can be had

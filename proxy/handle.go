@@ -220,20 +220,10 @@ func (f *flight) session(body []byte) uint64 {
 	}
 	for _, span := range []wire.Span{f.peek.Messages, f.peek.Input, f.peek.Prompt} {
 		if span.End > span.Start {
-			return xxh3.Hash(firstTwo(body[span.Start:span.End]))
+			return xxh3.Hash(wire.FirstElements(body[span.Start:span.End], 2))
 		}
 	}
 	return 0
-}
-
-// firstTwo returns the first two elements of a list as they are written, the
-// same whether or not more follow: a conversation grows behind them.
-func firstTwo(list []byte) []byte {
-	first := wire.FirstElements(list, 2)
-	if len(first) == len(list) && len(list) > 0 && list[0] == '[' {
-		first = first[:len(first)-1]
-	}
-	return bytes.TrimRight(first, " \t\r\n")
 }
 
 // appendSession shows a session without telling what it is.
@@ -294,7 +284,12 @@ func (f *flight) wait() (route.Decision, error) {
 		f.rec.Queue = max(f.rec.Queue, 0) + since(start)
 		f.s.Metrics.QueueDuration.Update(since(start))
 	}()
-	timer := time.NewTimer(f.s.Limits.QueueWait)
+	late := errShed
+	wait := f.s.Limits.QueueWait
+	if total := f.s.Timeouts.Total; total > 0 && time.Until(f.began.Add(total)) < wait {
+		late, wait = errLate, time.Until(f.began.Add(total))
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		if f.c.gate.aborted() != telemetry.EndNone {
@@ -309,7 +304,7 @@ func (f *flight) wait() (route.Decision, error) {
 		select {
 		case <-f.c.gate.wake:
 		case <-timer.C:
-			return route.Decision{}, errShed
+			return route.Decision{}, late
 		}
 	}
 }
@@ -317,6 +312,7 @@ func (f *flight) wait() (route.Decision, error) {
 var (
 	errShed = errors.New("the queue is full")
 	errGone = errors.New("the client left")
+	errLate = errors.New("the request took too long")
 )
 
 func (f *flight) noEngine(err error) *wire.Error {
@@ -325,6 +321,8 @@ func (f *flight) noEngine(err error) *wire.Error {
 		return &wire.Error{Code: wire.CodeQueueFull}
 	case errors.Is(err, errGone):
 		return nil
+	case errors.Is(err, errLate):
+		return &wire.Error{Code: wire.CodeEngineTimeout, Message: "the request waited for an engine until timeouts.total"}
 	case errors.Is(err, route.ErrModel):
 		return &wire.Error{Code: wire.CodeModelNotFound, Param: "model"}
 	}

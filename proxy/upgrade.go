@@ -96,7 +96,7 @@ func (f *flight) readUpgradeHead() (int, error) {
 			f.resp.Reset()
 		}
 	}
-	return 0, &wire.HeadError{Message: "the engine's response head is too large"}
+	return 0, errResponseHead
 }
 
 // tunnel passes front, which begins with the engine's 101, to the client and

@@ -3,8 +3,9 @@ package wire
 import "bytes"
 
 // FirstElements returns the front of a JSON array up to the end of its n-th
-// element, or all of it when it has no more than n elements or is no array.
-// array must be valid JSON, as a Span of Peeked is.
+// element, or of its last one when it has no more: the same bytes whether or
+// not others follow. Anything but an array is returned as it is. array must be
+// valid JSON, as a Span of Peeked is.
 func FirstElements(array []byte, n int) []byte {
 	if len(array) == 0 || array[0] != '[' {
 		return array
@@ -17,11 +18,13 @@ func FirstElements(array []byte, n int) []byte {
 		case '[', '{':
 			depth++
 		case ']', '}':
-			depth--
+			if depth--; depth == 0 {
+				return bytes.TrimRight(array[:i], " \t\r\n")
+			}
 		case ',':
 			if depth == 1 {
 				if n--; n == 0 {
-					return array[:i]
+					return bytes.TrimRight(array[:i], " \t\r\n")
 				}
 			}
 		}
