@@ -64,6 +64,7 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	}
 	o.Router = route.New(book, route.Policy(cfg.Route.Policy), set)
 	o.Outcomes, o.Metrics, o.Log = a.monitor, metrics, a.log
+	o.Tick = newGovernor().tick
 	if access && level <= telemetry.LevelInfo {
 		o.Access = telemetry.NewAccessLog(a.out, cfg.Log.Format)
 	}

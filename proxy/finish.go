@@ -184,7 +184,11 @@ func (f *flight) report() {
 	if r.End == telemetry.EndNone {
 		r.End = telemetry.EndInternal
 	}
-	r.Duration = since(f.began)
+	now := time.Now()
+	if f.s.Tick != nil {
+		f.s.Tick(now)
+	}
+	r.Duration = now.Sub(f.began).Seconds()
 	r.BytesOut = f.sent.bytes
 	r.BytesIn += int64(f.body.n)
 	r.Attempts = len(f.tried)

@@ -110,6 +110,9 @@ func (f *flight) run() (again bool) {
 func (f *flight) begin() {
 	f.s.requests.Add(1)
 	f.began = time.Now()
+	if f.s.Tick != nil {
+		f.s.Tick(f.began)
+	}
 	f.rec = telemetry.AccessRecord{
 		Time: f.began, Method: f.c.head.Method, Path: f.c.head.Target,
 		PromptTokens: telemetry.Unknown, MatchTokens: telemetry.Unknown,

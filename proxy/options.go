@@ -47,6 +47,8 @@ type Options struct {
 	// be used.
 	Health  func(dst []byte) (body []byte, usable bool)
 	Version string
+	// Tick, if set, is called when a request begins and ends.
+	Tick func(now time.Time)
 
 	Timeouts Timeouts
 	Limits   Limits

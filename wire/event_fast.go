@@ -57,7 +57,7 @@ func plainDelta(event []byte, info *EventInfo) bool {
 		return false
 	}
 	c.digits()
-	if !c.lit(`,"model":"`) || !c.quoted() || !c.lit(`,"choices":[{"index":`) {
+	if !c.lit(`,"model":"`) || !c.quoted() || !c.fingerprint() || !c.lit(`,"choices":[{"index":`) {
 		return false
 	}
 	c.digits()
@@ -73,6 +73,15 @@ func plainDelta(event []byte, info *EventInfo) bool {
 	}
 	info.Generated, info.Delta = true, true
 	return true
+}
+
+// fingerprint passes the member that some servers, and vLLM in some releases,
+// put between model and choices of every event.
+func (c *cursor) fingerprint() bool {
+	if !c.lit(`,"system_fingerprint":`) || c.lit("null") {
+		return true
+	}
+	return c.lit(`"`) && c.quoted()
 }
 
 // plainTail judges what follows the text of a choice to the end of the event.
