@@ -15,8 +15,8 @@ import (
 // two processors and 0.97 times with one. One is enough for some 40,000 tokens
 // a second; beyond, the number doubles with the load.
 //
-// There is no timer: requests that begin or end call tick, so an idle process
-// stays idle. All methods are safe for concurrent use.
+// There is no timer: requests that begin, end or stream call tick, so an idle
+// process stays idle. All methods are safe for concurrent use.
 type governor struct {
 	most int // what the runtime chose, which knows of cores and cgroups
 	set  func(n int)
@@ -67,8 +67,11 @@ func (g *governor) tick(now time.Time) {
 	spent := g.cpu()
 	used := spent - g.spent
 	g.spent = spent
-	if last == 0 || elapsed > governorCalm {
-		return // an average over an idle time says nothing
+	if last == 0 {
+		return
+	}
+	if elapsed >= governorCalm {
+		g.calm = now.Add(-elapsed) // a long look at a light load is calm by itself
 	}
 	g.judge(now, float64(used)/float64(elapsed))
 }
@@ -76,7 +79,7 @@ func (g *governor) tick(now time.Time) {
 // judge chooses the number for a load in processors.
 func (g *governor) judge(now time.Time, load float64) {
 	switch n := float64(g.n); {
-	case load > 0.7*n && g.n < g.most:
+	case load > 0.85*n && g.n < g.most:
 		g.change(min(2*g.n, g.most))
 	case g.n > 1 && load < 0.5*(n/2):
 		if g.calm.IsZero() {

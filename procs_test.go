@@ -14,7 +14,7 @@ func TestGovernor(t *testing.T) {
 		want  int
 	}
 	for name, phases := range map[string][]phase{
-		"a light load keeps one":               {{0.1, 100, 1}, {0.6, 100, 1}},
+		"a light load keeps one":               {{0.1, 100, 1}, {0.8, 100, 1}},
 		"a burst doubles at once, to the most": {{0.9, 1, 2}, {1.9, 1, 4}, {3.9, 1, 6}, {6, 5, 6}},
 		"given up one by one, after a while":   {{4, 4, 6}, {0.2, 39, 6}, {0.2, 2, 3}, {0.2, 41, 1}},
 		"a load in between changes nothing":    {{0.9, 1, 2}, {0.8, 200, 2}},
@@ -54,15 +54,21 @@ func TestGovernorLooksSeldom(t *testing.T) {
 	none.tick(now) // governs nothing
 }
 
-// TestGovernorAfterIdleness: the average over a pause is no load.
-func TestGovernorAfterIdleness(t *testing.T) {
+// TestGovernorAfterAPause: a light load over a long time is calm in one look, a
+// heavy one is not.
+func TestGovernorAfterAPause(t *testing.T) {
 	var spent time.Duration
-	g := &governor{most: 4, n: 1, set: func(int) {}, cpu: func() time.Duration { return spent }}
+	g := &governor{most: 4, n: 2, set: func(int) {}, cpu: func() time.Duration { return spent }}
 	now := time.Unix(1_000_000, 0)
 	g.tick(now)
-	spent += time.Hour
-	g.tick(now.Add(time.Hour))
-	if g.n != 1 {
-		t.Errorf("%d processors", g.n)
+	spent += 6 * time.Second
+	now = now.Add(10 * time.Second)
+	if g.tick(now); g.n != 2 {
+		t.Errorf("%d processors after a busy pause", g.n)
+	}
+	spent += time.Second
+	now = now.Add(10 * time.Second)
+	if g.tick(now); g.n != 1 {
+		t.Errorf("%d processors after a calm pause", g.n)
 	}
 }

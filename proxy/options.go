@@ -47,7 +47,8 @@ type Options struct {
 	// be used.
 	Health  func(dst []byte) (body []byte, usable bool)
 	Version string
-	// Tick, if set, is called when a request begins and ends.
+	// Tick, if set, is called when a request begins and ends, and now and
+	// then while it streams.
 	Tick func(now time.Time)
 
 	Timeouts Timeouts

@@ -338,6 +338,9 @@ func (r *relay) event(event []byte) (drop bool) {
 		if s.tokens%leaseStep == 0 {
 			r.f.lease.Generated(s.tokens)
 		}
+		if s.tokens%tickStep == 0 && r.f.s.Tick != nil {
+			r.f.s.Tick(time.Now())
+		}
 	}
 	s.failed = s.failed || info.Error
 	s.done = s.done || info.Done
@@ -350,6 +353,9 @@ func (r *relay) event(event []byte) (drop bool) {
 	}
 	return r.dropUsage && info.HasUsage && !info.Generated && !info.Done
 }
+
+// tickStep is after how many events a stream calls Tick.
+const tickStep = 64
 
 // leaseStep is after how many events a lease shrinks again: often enough for
 // routing, seldom enough to cost nothing per token.

@@ -121,9 +121,11 @@ func field(e *zerolog.Event, key string, v any) {
 	case []string:
 		e.Strs(key, v)
 	default:
-		text(e, key, []byte(valueText(v)))
+		e.RawJSON(key, text(nil, "", []byte(valueText(v))))
 	}
 }
+
+var null = []byte("null")
 
 // valueText is the text of a value of any type. Durations keep their unit.
 func valueText(v any) string {
