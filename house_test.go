@@ -34,6 +34,7 @@ var mayImport = map[string]struct {
 	"lease":                      {nil, "the book counts and knows nobody, so that it can be proven by itself"},
 	"probe":                      {[]string{"engine", "telemetry"}, "the judge of engines must not depend on who uses them"},
 	"proxy":                      {[]string{"wire", "tokens", "route", "lease", "engine", "telemetry"}, "what it needs beyond these it declares as interfaces, and main fills them"},
+	"radix":                      {nil, "keys and residency are provable by themselves: ids in, keys out"},
 	"route":                      {[]string{"radix", "lease", "engine", "telemetry"}, "the decision is pure: it asks what it is given and does no I/O"},
 	"sim":                        {[]string{"wire", "tokens"}, "a simulator that shared code with what it tests would share its faults"},
 	"sim/model":                  {nil, "the model's files are data"},
@@ -70,6 +71,7 @@ var forbidden = map[string]struct {
 	why     string
 }{
 	"wire":  {[]string{"net", "net/http", "os", "time", "log"}, "wire has no I/O, clock or log"},
+	"radix": {[]string{"net", "net/http", "os", "time", "log"}, "radix has no I/O, clock or log"},
 	"lease": {[]string{"net", "net/http", "os", "time", "log"}, "the book has no I/O and no clock"},
 	"route": {[]string{"net", "net/http", "os", "time", "log", "math/rand", "math/rand/v2"}, "the decision must be repeatable: no I/O, clock or chance"},
 }

@@ -2,7 +2,8 @@
 // tokenizer.json, and messages into text by the model's chat template.
 //
 // A BPE or a Tokenizer never changes after loading and may be used from any number of goroutines. The package reads
-// files only where it is told to (LoadTokenizer) and keeps no state between calls but pooled scratch memory. It refuses
+// files only where it is told to (LoadTokenizer, LoadTemplate), and keeps no state between calls but pooled scratch
+// memory and the bounded cache of a Source, which knows what conversations said before. It refuses
 // every tokenizer.json whose pre-tokenizer, normalizer, model, decoder or post-processor asks for something that it does
 // not do exactly, and names it: a wrong id is worse than none.
 package tokens

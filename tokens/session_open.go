@@ -1,0 +1,78 @@
+package tokens
+
+import "ramjet/wire"
+
+// open is Parse without a copy and in one pass: c is an alias of body from then on, which must be let go of before
+// body changes. Half a megabyte is read in half the time, and a long conversation's body is what there is most of.
+func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note string) {
+	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0]}
+	if !p.Object || p.Opaque {
+		return noteInvalid
+	}
+	c.body = aliasOf(body)
+	list := "messages"
+	switch e {
+	case EndpointResponses:
+		list = "input"
+	case EndpointCompletions:
+		list = ""
+	case EndpointChat, EndpointMessages:
+	}
+	c.openMembers(p.Root.Start, list)
+	switch e {
+	case EndpointChat:
+		return c.checkChat()
+	case EndpointMessages:
+		if len(c.items) == 0 {
+			return noteInvalid
+		}
+		return ""
+	case EndpointResponses:
+		return c.checkResponses()
+	case EndpointCompletions:
+		return c.parsePrompts()
+	}
+	return noteInvalid
+}
+
+// openMembers notes where the members of the root object are, and where the elements of the one named list are.
+func (c *Conversation) openMembers(start int, list string) {
+	r := jsonReader{s: c.body}
+	for i := r.space(start + 1); i < len(c.body) && c.body[i] == '"'; {
+		name, end := r.text(i)
+		from := r.space(r.space(end) + 1)
+		var to int
+		if name == list && list != "" {
+			c.items = c.items[:0] // the last of several counts
+		}
+		if name == list && list != "" && c.body[from] == '[' {
+			to = c.openItems(from)
+		} else {
+			to = skipJSON(c.body, from)
+		}
+		c.note(name, wire.Span{Start: from, End: to})
+		if i = r.space(to); i < len(c.body) && c.body[i] == ',' {
+			i = r.space(i + 1)
+		}
+	}
+}
+
+// openItems notes where the elements of the list at i are, and returns what is behind it.
+func (c *Conversation) openItems(i int) int {
+	r := jsonReader{s: c.body}
+	for i = r.space(i + 1); i < len(c.body) && c.body[i] != ']'; {
+		end := skipJSON(c.body, i)
+		c.items = append(c.items, wire.Span{Start: i, End: end})
+		if i = r.space(end); i < len(c.body) && c.body[i] == ',' {
+			i = r.space(i + 1)
+		}
+	}
+	return min(i+1, len(c.body))
+}
+
+// release lets go of the body.
+func (c *Conversation) release() {
+	clear(c.prompts[:cap(c.prompts)])
+	clear(c.members[:cap(c.members)]) // names are aliases too
+	c.body = ""
+}
