@@ -10,10 +10,9 @@ import (
 
 // governor keeps the number of threads that may run Go code at what the load
 // needs. A relay is idle most of the time, and with a second processor the
-// scheduler wakes a second thread to look for work at nearly every token:
-// measured on two cores, 64 streams cost 1.3 times nginx's CPU per token with
-// two processors and 0.97 times with one. One is enough for some 40,000 tokens
-// a second; beyond, the number doubles with the load.
+// scheduler wakes a second thread to look for work at nearly every token. How
+// a token's CPU compares with nginx's stands in benchmarks/RESULTS.md; run
+// streambench with GOMAXPROCS set to see it without the governor.
 //
 // There is no timer: requests that begin, end or stream call tick, so an idle
 // process stays idle. All methods are safe for concurrent use.

@@ -182,3 +182,36 @@ func TestSessionPolicy(t *testing.T) {
 		t.Errorf("%d sessions moved, c had %d", moved, seen["c"])
 	}
 }
+
+// TestMovesDoNotFailOpen: a request that has tried the only working engine must
+// not walk through another's warm-up, ejection or outage.
+func TestMovesDoNotFailOpen(t *testing.T) {
+	for _, other := range []telemetry.State{warming, ejected, down} {
+		for _, working := range []telemetry.State{ready, slow, suspect} {
+			r, _ := fixture(t, PolicyLatency, working, other)
+			var l lease.Lease
+			if d, err := r.Pick(&Request{Tried: 1}, &l); !errors.Is(err, ErrNoEngine) {
+				t.Errorf("%v tried, %v beside it: %+v, %v", working, other, d, err)
+			}
+			l.Release()
+		}
+	}
+}
+
+// TestLightRequestsBookNothing: no limit holds them, and they weigh nothing.
+func TestLightRequestsBookNothing(t *testing.T) {
+	r, book := fixture(t, PolicyLatency, ready)
+	m := &r.Members().Members[0]
+	m.Engine.InFlight = 1
+	var held, light lease.Lease
+	if _, err := r.Pick(&Request{}, &held); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pick(&Request{Light: true}, &light); err != nil {
+		t.Errorf("a light request at a full engine: %v", err)
+	}
+	if n := book.Load(m.Account).Requests(); n != 1 || light.Phase() != lease.PhaseNone {
+		t.Errorf("%d requests booked, the light one in phase %d", n, light.Phase())
+	}
+	held.Release()
+}
