@@ -1,8 +1,3 @@
-// Package radix names blocks of token ids by a chain of hashes: a block's key says which tokens it holds and what
-// stands before it, so that equal keys mean equal prompts up to there.
-//
-// Its functions are pure and may be called from any number of goroutines. It has no I/O, clock, log or goroutine, and
-// it does not reproduce the engines' own block hashes: those differ between versions and processes.
 package radix
 
 import (

@@ -25,6 +25,11 @@ const (
 	message    = `{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"foo"}],"model":"tiny","stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":6,"output_tokens":9,"cache_read_input_tokens":16,"cache_creation_input_tokens":10}}`
 )
 
+// atLimit is a Responses text that says, as vLLM does, which limit it reached.
+func atLimit(text string) string {
+	return strings.Replace(text, `"incomplete_details":null`, `"incomplete_details":{"reason":"max_output_tokens"}`, 1)
+}
+
 var answers = []struct {
 	name string
 	d    Dialect
@@ -51,13 +56,15 @@ var answers = []struct {
 	{"last usage wins", DialectOpenAI, `{"usage":{"prompt_tokens":1},"usage":{"prompt_tokens":2}}`, "no-output usage 2/-1/-1"},
 
 	{"responses", DialectResponses, response, " usage 36/32/8 id resp_1"},
-	{"responses at the limit", DialectResponses, strings.Replace(response, `"status":"completed","usage"`, `"status":"incomplete","usage"`, 1), " usage 36/32/8 id resp_1"},
+	{"responses at the limit", DialectResponses, atLimit(strings.Replace(response, `"status":"completed","usage"`, `"status":"incomplete","usage"`, 1)), " usage 36/32/8 id resp_1"},
+	{"responses cut behind output", DialectResponses, strings.Replace(response, `"status":"completed","usage"`, `"status":"incomplete","usage"`, 1), "abort usage 36/32/8 id resp_1"},
+	{"responses cancelled behind output", DialectResponses, strings.Replace(response, `"status":"completed","usage"`, `"status":"cancelled","usage"`, 1), "abort usage 36/32/8 id resp_1"},
 	{"responses in the background", DialectResponses, `{"id":"resp_1","status":"queued","output":[],"usage":null}`, "no-output id resp_1"},
 	{"responses cut", DialectResponses, `{"id":"resp_1","status":"incomplete","output":[],"usage":null}`, "abort no-output id resp_1"},
 	{"responses cancelled", DialectResponses, `{"id":"resp_1","status":"cancelled","output":[]}`, "abort no-output id resp_1"},
 	{"responses failed", DialectResponses, `{"id":"resp_1","status":"failed","error":{"code":"server_error"},"output":[]}`, "abort error no-output id resp_1"},
-	{"responses tool call", DialectResponses, `{"id":"resp_1","status":"incomplete","output":[{"type":"function_call","name":"f","arguments":"{}"}]}`, " id resp_1"},
-	{"responses thought only", DialectResponses, `{"id":"resp_1","status":"incomplete","output":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]}]}`, " id resp_1"},
+	{"responses tool call", DialectResponses, `{"id":"resp_1","status":"incomplete","output":[{"type":"function_call","name":"f","arguments":"{}"}]}`, "abort id resp_1"},
+	{"responses thought only", DialectResponses, `{"id":"resp_1","status":"incomplete","output":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]}]}`, "abort id resp_1"},
 	{"responses filtered", DialectResponses, `{"id":"resp_1","status":"incomplete","incomplete_details":{"reason":"content_filter"},"output":[]}`, "no-output id resp_1"},
 	{"responses error", DialectResponses, `{"error":{"message":"x"}}`, "error no-output"},
 

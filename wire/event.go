@@ -26,9 +26,9 @@ type EventInfo struct {
 	Done      bool // [DONE], message_stop, response.completed, incomplete or failed
 	Finished  bool // carries a finish reason
 	// Abort: the answer was ended by the engine, as a stopping vLLM does:
-	// finish_reason "abort"; a Responses stream that ends incomplete or failed
-	// without output (a reached limit is no abort); an Anthropic stop_reason
-	// outside the documented list.
+	// finish_reason "abort"; a Responses stream that ends incomplete or
+	// cancelled though no limit was reached, or failed without output; an
+	// Anthropic stop_reason outside the documented list.
 	Abort    bool
 	HasUsage bool
 	Usage    Usage

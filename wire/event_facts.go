@@ -451,19 +451,23 @@ func (f *facts) incomplete(s *docScan) {
 	}
 }
 
-// responseCut reports whether a response with that status ended without
-// output though no limit was reached.
+// responseCut reports whether the engine gave a response of that status up:
+// it is incomplete or cancelled though no limit was reached (vLLM 0.32 names
+// the limit in every incomplete one, and calls an abort cancelled), or it
+// failed without output. One that failed behind output is an error.
 func (f *facts) responseCut(status []byte) bool {
-	switch string(status) {
-	case "incomplete", "failed", "cancelled":
-	default:
-		return false
-	}
 	switch string(f.reason) {
-	case "max_output_tokens", "content_filter":
+	case "", "abort", "cancelled", "error":
+	default: // a limit
 		return false
 	}
-	return !f.content && f.usage.Completion <= 0
+	switch string(status) {
+	case "incomplete", "cancelled":
+		return true
+	case "failed":
+		return !f.content && f.usage.Completion <= 0
+	}
+	return false
 }
 
 func (f *facts) responsesEvent(name []byte, info *EventInfo) {
@@ -484,7 +488,9 @@ func (f *facts) responsesEvent(name []byte, info *EventInfo) {
 			status = kind
 		}
 		info.Abort = f.responseCut(status)
-		info.Generated = f.content || f.usage.Completion > 0 || string(status) == "completed"
+		output := f.content || f.usage.Completion > 0
+		info.Generated = output || string(status) == "completed"
+		info.Delta = info.Abort && output // may be all that is heard of it
 	default:
 		info.Generated = true
 		info.Delta = f.content && bytes.HasSuffix(kind, deltaSuffix)

@@ -226,9 +226,10 @@ func twinResponses(name string, v object, info *EventInfo) {
 		}
 		reason := text(obj(r["incomplete_details"])["reason"])
 		output := twinOutput(list(r["output"])) || filledAny(v["delta"]) || info.Usage.Completion > 0
-		cut := slices.Contains([]string{"incomplete", "failed", "cancelled"}, status) && reason != "max_output_tokens" && reason != "content_filter"
-		info.Abort = cut && !output
+		limit := !slices.Contains([]string{"", "abort", "cancelled", "error"}, reason)
+		info.Abort = !limit && (status == "incomplete" || status == "cancelled" || status == "failed" && !output)
 		info.Generated = output || status == "completed"
+		info.Delta = info.Abort && output
 	default:
 		info.Generated = true
 		info.Delta = strings.HasSuffix(kind, ".delta") && (filledAny(v["delta"]) || twinOutput(list(r["output"])))

@@ -61,6 +61,11 @@ func (h *RequestHead) Parse(buf []byte) (n int, err error) {
 	return end, nil
 }
 
+// Moved tells that the bytes of an unfinished head lie elsewhere from here on:
+// what is known of its first line pointed to where they were. The search goes on
+// where it stopped.
+func (h *RequestHead) Moved() { h.Method, h.Target = nil, nil }
+
 // early judges what has arrived of an unfinished head.
 func (h *RequestHead) early(buf []byte) *HeadError {
 	if h.judged || len(buf) == h.scan.start {

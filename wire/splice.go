@@ -24,38 +24,8 @@ func AppendIncludeUsage(dst, body []byte, p *Peeked) (out []byte, ok bool) {
 // empty, and include_usage when usage is set. asked tells whether the latter
 // was done, by the rules of AppendIncludeUsage.
 func AppendSplices(dst, body []byte, p *Peeked, model string, usage bool) (out []byte, asked bool) {
-	type edit struct {
-		at      Span
-		text    string
-		isModel bool
-	}
-	var edits [2]edit
-	n := 0
-	if model != "" && !p.Model.Empty() {
-		edits[n] = edit{at: p.Model, text: model, isModel: true}
-		n++
-	}
-	if usage {
-		if at, text, ok := p.usageEdit(body); ok {
-			edits[n] = edit{at: at, text: text}
-			n++
-			asked = true
-		}
-	}
-	if n == 2 && edits[1].at.Start < edits[0].at.Start {
-		edits[0], edits[1] = edits[1], edits[0]
-	}
-	from := 0
-	for _, e := range edits[:n] {
-		dst = append(dst, body[from:e.at.Start]...)
-		if e.isModel {
-			dst = AppendQuoted(dst, e.text)
-		} else {
-			dst = append(dst, e.text...)
-		}
-		from = e.at.End
-	}
-	return append(dst, body[from:]...), asked
+	out, done := AppendEdits(dst, body, p, Edits{Model: model, Usage: usage})
+	return out, done.Usage
 }
 
 // usageEdit says which bytes to replace by what. A new member goes to the end
