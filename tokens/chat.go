@@ -65,7 +65,9 @@ func (c *Conversation) Parse(e Endpoint, body []byte, p *wire.Peeked) (note stri
 		return noteInvalid
 	}
 	c.body = string(body)
-	c.readMembers(p.Root.Start)
+	if !c.readMembers(p.Root.Start) {
+		return noteTooLong
+	}
 	switch e {
 	case EndpointChat:
 		c.readItems("messages")
@@ -85,28 +87,40 @@ func (c *Conversation) Parse(e Endpoint, body []byte, p *wire.Peeked) (note stri
 	return noteInvalid
 }
 
-// readMembers notes where the members of the root object are; of several with one name the last counts.
-func (c *Conversation) readMembers(start int) {
+// readMembers notes where the members of the root object are; of several with one name the last counts. It reports
+// false for more than anybody needs.
+func (c *Conversation) readMembers(start int) bool {
 	r := jsonReader{s: c.body}
 	for i := r.space(start + 1); i < len(c.body) && c.body[i] == '"'; {
 		name, end := r.text(i)
 		from := r.space(r.space(end) + 1)
 		to := skipJSON(c.body, from)
-		c.note(name, wire.Span{Start: from, End: to})
+		if !c.note(name, wire.Span{Start: from, End: to}) {
+			return false
+		}
 		if i = r.space(to); i < len(c.body) && c.body[i] == ',' {
 			i = r.space(i + 1)
 		}
 	}
+	return true
 }
 
-func (c *Conversation) note(name string, span wire.Span) {
+// maxMembers is how many members a body may have: vLLM 0.32 knows some 70 of a chat. They are looked up one by one,
+// which would take minutes for a body that is made of nothing else.
+const maxMembers = 256
+
+func (c *Conversation) note(name string, span wire.Span) bool {
 	for i := range c.members {
 		if c.members[i].name == name {
 			c.members[i].span = span
-			return
+			return true
 		}
 	}
+	if len(c.members) == maxMembers {
+		return false
+	}
 	c.members = append(c.members, bodyMember{name, span})
+	return true
 }
 
 // raw returns the text of a member, empty when absent or null.

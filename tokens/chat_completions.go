@@ -54,6 +54,9 @@ func (c *Conversation) parsePrompts() string {
 	return c.promptList(raw)
 }
 
+// maxPrompts is how many prompts of one request are looked at: each costs more than its text.
+const maxPrompts = 4096
+
 // promptList reads a list whose elements all are of the first one's kind. Ids are read without values in between:
 // there may be a hundred thousand.
 func (c *Conversation) promptList(raw string) string {
@@ -67,6 +70,9 @@ func (c *Conversation) promptList(raw string) string {
 	}
 	text := raw[i] == '"'
 	for raw[i] != ']' {
+		if len(c.prompts) == maxPrompts {
+			return noteTooLong
+		}
 		end := skipJSON(raw, i)
 		switch {
 		case text && raw[i] == '"':

@@ -98,7 +98,7 @@ func renderGolden(t testing.TB, tpl *Template, e Endpoint, body []byte) (string,
 }
 
 // TestAgainstVLLM compares with what real vLLM 0.32 made of each body. Other templates than ours are third parties'
-// files and not checked in: testdata/chat/get_templates.sh puts them where this test looks.
+// files and not checked in: scripts/templates.sh puts them where this test looks.
 func TestAgainstVLLM(t *testing.T) {
 	t.Parallel()
 	g := readGolden(t)

@@ -109,6 +109,23 @@ func (c *cache) deepest(parts []part) (i int, node *entry) {
 	return -1, nil
 }
 
+// known returns the last of states that is a node, -1 if none is.
+func (c *cache) known(states []hash128) (n int, node *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := len(states) - 1; n >= 0; n-- {
+		if n%lookups == 0 {
+			c.mu.Unlock()
+			c.mu.Lock()
+		}
+		if e := c.entries[states[n]]; e != nil {
+			c.touch(e)
+			return n, e
+		}
+	}
+	return -1, nil
+}
+
 // longest returns the last of states, from most down to least, that is known, and its node.
 func (c *cache) longest(states []hash128, most, least int, grows bool) (n int, m *mark, node *entry) {
 	c.mu.Lock()

@@ -20,7 +20,7 @@ func (s *Source) chat(dst []uint32, scr *Scratch) ([]uint32, string) {
 	}
 	if _, m, node := s.cache.longest(scr.states, n, n, false); m != nil {
 		dst = append(node.appendIDs(dst), m.tail...)
-		scr.ends, scr.node, scr.way = append(scr.ends, len(dst)-base), node, WaySame
+		scr.ends, scr.node, scr.way, scr.shape = append(scr.ends, len(dst)-base), node, WaySame, m.shape
 		return dst, ""
 	}
 	for tries := 0; scr.conv.endpoint == EndpointChat && tries < maxTries; tries++ {
@@ -70,7 +70,7 @@ func (s *Source) grow(dst []uint32, scr *Scratch, n int, m *mark, node *entry, a
 	if err != nil {
 		return dst[:base], false
 	}
-	scr.ends, scr.node, scr.way = append(scr.ends, len(dst)-base), node, WayGrown
+	scr.ends, scr.node, scr.way, scr.shape = append(scr.ends, len(dst)-base), node, WayGrown, shape
 	if tail, known := c.Boundary(s.template); known && tail <= len(text) && at == s.now() {
 		s.remember(scr, dst, base, len(text)-tail, node, shape)
 	}
@@ -98,7 +98,7 @@ func (s *Source) renderWhole(dst []uint32, scr *Scratch, at int64) ([]uint32, st
 	if special {
 		dst = append(dst, s.tokenizer.Suffix()...)
 	}
-	scr.ends, scr.node, scr.way = append(scr.ends, len(dst)-base), known, WayWhole
+	scr.ends, scr.node, scr.way, scr.shape = append(scr.ends, len(dst)-base), known, WayWhole, shape
 	if len(scr.parts) == 0 || s.whole.Load() || at != s.now() {
 		return dst, ""
 	}

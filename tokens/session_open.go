@@ -18,7 +18,9 @@ func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note strin
 		list = ""
 	case EndpointChat, EndpointMessages:
 	}
-	c.openMembers(p.Root.Start, list)
+	if !c.openMembers(p.Root.Start, list) || len(c.items) > maxItems {
+		return noteTooLong
+	}
 	switch e {
 	case EndpointChat:
 		return c.checkChat()
@@ -35,8 +37,9 @@ func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note strin
 	return noteInvalid
 }
 
-// openMembers notes where the members of the root object are, and where the elements of the one named list are.
-func (c *Conversation) openMembers(start int, list string) {
+// openMembers notes where the members of the root object are, and where the elements of the one named list are. It
+// reports false for more members than anybody needs.
+func (c *Conversation) openMembers(start int, list string) bool {
 	r := jsonReader{s: c.body}
 	for i := r.space(start + 1); i < len(c.body) && c.body[i] == '"'; {
 		name, end := r.text(i)
@@ -50,17 +53,24 @@ func (c *Conversation) openMembers(start int, list string) {
 		} else {
 			to = skipJSON(c.body, from)
 		}
-		c.note(name, wire.Span{Start: from, End: to})
+		if !c.note(name, wire.Span{Start: from, End: to}) {
+			return false
+		}
 		if i = r.space(to); i < len(c.body) && c.body[i] == ',' {
 			i = r.space(i + 1)
 		}
 	}
+	return true
 }
 
 // openItems notes where the elements of the list at i are, and returns what is behind it.
 func (c *Conversation) openItems(i int) int {
 	r := jsonReader{s: c.body}
+	start := i
 	for i = r.space(i + 1); i < len(c.body) && c.body[i] != ']'; {
+		if len(c.items) > maxItems {
+			return skipJSON(c.body, start) // nobody will look at them
+		}
 		end := skipJSON(c.body, i)
 		c.items = append(c.items, wire.Span{Start: i, End: end})
 		if i = r.space(end); i < len(c.body) && c.body[i] == ',' {

@@ -12,16 +12,16 @@ import (
 
 // The notes of Ids beside those of Parse and Render (chat.go, template_filters.go).
 const (
-	noteTooLong    = "too long"         // more bytes than the limit, one run without a split point, or too many items
+	noteTooLong    = "too long"         // more bytes than the limit, one run without a split point, or too many items or members
 	noteTooSlow    = "too slow"         // past the time limit; what was done is kept, so that the next request gets further
 	noteNoTemplate = "no chat template" // the model's folder has none that can be used
 )
 
-// Notes are all words that Ids may return for why a prompt's ids are not known. The list is closed.
+// Notes are all words that Ids and Model.Prepare may return for why a prompt's ids are not known. The list is closed.
 func Notes() []string {
 	return []string{noteInvalid, noteMedia, notePart, noteSurrogate, noteArgument, noteTemplate, noteSpecial, noteTruncate, noteStored, noteItem,
 		noteThinking, noteTools, noteEmbeds, noteSuffix, "big integer", "deep value", "model renderer", errRefused.Error(), errUnsupported.Error(),
-		errFailed.Error(), errClock.Error(), errTooMuch.Error(), noteTooLong, noteTooSlow, noteNoTemplate}
+		errFailed.Error(), errClock.Error(), errTooMuch.Error(), noteTooLong, noteTooSlow, noteNoTemplate, noteNoTokenizer, noteOwnIDs, noteDrifted, noteForeign, notePrefix}
 }
 
 // SourceOptions bound a Source.
@@ -132,6 +132,7 @@ type Scratch struct {
 
 	encoded int    // bytes
 	node    *entry // whose ids the first prompt's begin with
+	shape   Shape  // of the whole conversation
 	way     Way
 	verify  bool
 }
@@ -155,24 +156,32 @@ const maxScratch = 4 << 20
 //
 // Where the same items were seen before it allocates only to grow dst.
 func (s *Source) Ids(dst []uint32, e Endpoint, body []byte, p *wire.Peeked, scr *Scratch) (ids []uint32, note string) {
-	scr.ends, scr.node, scr.way, scr.verify, scr.encoded = scr.ends[:0], nil, WayWhole, false, 0
+	scr.begin()
+	defer scr.release()
 	if s.maxBytes > 0 && len(body) > s.maxBytes {
 		return dst, noteTooLong
 	}
 	if e != EndpointCompletions && s.template == nil {
 		return dst, noteNoTemplate
 	}
+	if note = scr.conv.open(e, body, p); note != "" {
+		return dst, note
+	}
+	return s.resolve(dst, scr)
+}
+
+// resolve is Ids for a body that scr.conv holds open.
+func (s *Source) resolve(dst []uint32, scr *Scratch) (ids []uint32, note string) {
 	if s.maxTime > 0 {
 		scr.deadline = time.Now().Add(s.maxTime)
 	}
 	base := len(dst)
-	defer scr.release()
-	if note = scr.conv.open(e, body, p); note != "" {
-		return dst, note
-	}
-	if e == EndpointCompletions {
+	switch {
+	case scr.conv.endpoint == EndpointCompletions:
 		ids, note = s.completions(dst, scr)
-	} else {
+	case s.template == nil:
+		ids, note = dst, noteNoTemplate
+	default:
 		ids, note = s.chat(dst, scr)
 	}
 	if note != "" {
@@ -188,6 +197,11 @@ const sampled = 100
 
 func (s *Source) count(scr *Scratch) {
 	scr.verify = s.counts[scr.way].Add(1)%sampled == 1
+}
+
+// begin forgets the last call.
+func (scr *Scratch) begin() {
+	scr.ends, scr.node, scr.way, scr.verify, scr.encoded, scr.shape = scr.ends[:0], nil, WayWhole, false, 0, 0
 }
 
 // release lets go of the body and of memory that is too much to keep.

@@ -1,0 +1,244 @@
+package tokens
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestTwoMissesStopAClass and only it; one in twenty is looked at; twenty equal ones in a row begin it again.
+func TestTwoMissesStopAClass(t *testing.T) {
+	t.Parallel()
+	var log lines
+	m := NewModel(ModelOptions{Source: testSource(t), Log: &log})
+	const tools = `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}]}`
+	var p Prepared
+	exact := func(body string) bool {
+		t.Helper()
+		prepare(t, m, &p, EndpointChat, "m", body)
+		return p.Exact
+	}
+	if !exact(tools) {
+		t.Fatal(p.Note)
+	}
+	class, predicted := p.Class, p.Predicted
+	m.Observe(class, "a", predicted, predicted+3)
+	m.Observe(class, "a", predicted, 0)  // no usage
+	m.Observe(class, "a", -1, predicted) // nothing predicted
+	if !exact(tools) || len(log.take()) != 0 {
+		t.Error("one miss stops a class")
+	}
+	m.Observe(class, "b", predicted, predicted+3)
+	if got := log.take(); len(got) != 1 || !strings.Contains(got[0], "chat+tools") || !strings.Contains(got[0], "b") || !strings.Contains(got[0], fmt.Sprint(predicted+3)) {
+		t.Errorf("log %q", got)
+	}
+	if exact(tools) || p.Note != noteDrifted || p.Tokens < 1 {
+		t.Errorf("two misses do not stop a class: %q", p.Note)
+	}
+	if !exact(hello) {
+		t.Error("another class stops too")
+	}
+	// While stopped one in twenty is counted, and none is exact.
+	looked := func(n int) (counted int) {
+		for range n {
+			if exact(tools) {
+				t.Fatal("exact too soon")
+			}
+			if p.Predicted > 0 {
+				counted++
+				if p.Predicted != predicted || len(p.IDs) != 0 || p.Class != class {
+					t.Errorf("predicted %d, %d ids", p.Predicted, len(p.IDs))
+				}
+			}
+		}
+		return counted
+	}
+	if got := looked(200); got != 10 {
+		t.Errorf("%d of 200 are counted", got)
+	}
+	for range equalsToResume - 1 {
+		m.Observe(class, "a", predicted, predicted)
+	}
+	m.Observe(class, "a", predicted, predicted-1) // the row begins anew
+	for range equalsToResume - 1 {
+		m.Observe(class, "a", predicted, predicted)
+	}
+	if exact(tools) || len(log.take()) != 0 {
+		t.Error("nineteen in a row are enough")
+	}
+	m.Observe(class, "a", predicted, predicted)
+	if got := log.take(); !exact(tools) || len(got) != 1 || !strings.Contains(got[0], "again") {
+		t.Errorf("twenty in a row are not enough: %q, log %q", p.Note, got)
+	}
+	m.Observe(class, "a", predicted, 1)
+	if !exact(tools) {
+		t.Error("old misses count again")
+	}
+	for _, c := range m.Classes() {
+		if c.Class == class && (!c.Exact || c.Proven || c.Equal != 39 || c.Missed != 4) {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestReasoningFallsWithItsClass: what shows only in the rendering is known too late to save its work.
+func TestReasoningFallsWithItsClass(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	const reasoned = `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y","reasoning":"r"},{"role":"user","content":"z"}]}`
+	var p Prepared
+	prepare(t, m, &p, EndpointChat, "m", reasoned)
+	class := p.Class
+	for range missesToStop {
+		m.Observe(class, "a", 5, 6)
+	}
+	if prepare(t, m, &p, EndpointChat, "m", reasoned); p.Note != noteDrifted {
+		t.Errorf("reasoning is not stopped: %q", p.Note)
+	}
+	if prepare(t, m, &p, EndpointChat, "m", hello); !p.Exact {
+		t.Errorf("a class falls with its reasoning: %q", p.Note)
+	}
+	plain := p.Class
+	for range equalsToResume {
+		m.Observe(class, "a", 5, 5)
+	}
+	if prepare(t, m, &p, EndpointChat, "m", reasoned); !p.Exact {
+		t.Errorf("reasoning stays stopped: %q", p.Note)
+	}
+	for range missesToStop {
+		m.Observe(plain, "a", 5, 6)
+	}
+	if prepare(t, m, &p, EndpointChat, "m", reasoned); p.Note != noteDrifted {
+		t.Errorf("reasoning outlives its class: %q", p.Note)
+	}
+}
+
+func TestProbeParity(t *testing.T) {
+	t.Parallel()
+	other, err := NewTemplate(strings.Replace(simTemplate().source, "<|im_end|>", "<|im_end|> ", 1), TemplateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := NewModel(ModelOptions{}).ProbeParity(t.Context(), &fakeEngine{}, "a", "m"); r.Verdict != VerdictNoTokenizer {
+		t.Errorf("without a tokenizer: %v", r)
+	}
+	down := errors.New("connection refused")
+	for _, c := range []struct {
+		what    string // the fake engine refuses what is converted from Responses
+		engine  *fakeEngine
+		verdict Verdict
+		text    string
+		note    string // of a chat afterwards
+	}{
+		{"the same", &fakeEngine{}, VerdictOK, "22 prompts compared", ""},
+		{"another template", &fakeEngine{source: NewSource(testTokenizer(t), other, SourceOptions{})}, VerdictDiffers, "approximately: chat", noteDrifted},
+		{"another vocabulary", &fakeEngine{change: func(ids []uint32) { ids[0]++ }}, VerdictForeign, "does not belong to the model", noteForeign},
+		{"unreachable", &fakeEngine{err: down}, VerdictUnreachable, "connection refused", ""},
+		{"no endpoint", &fakeEngine{status: 404}, VerdictUnreachable, "status 404", ""},
+		{"broken", &fakeEngine{status: 500}, VerdictUnreachable, "answers 500", ""},
+		{"refuses all", &fakeEngine{status: 400}, VerdictUnreachable, "refuses every question", ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			m := NewModel(ModelOptions{Source: testSource(t)})
+			engine := c.engine
+			if engine.source == nil {
+				engine.source = testSource(t)
+			}
+			r := m.ProbeParity(t.Context(), engine, "a", "m")
+			if r.Verdict != c.verdict || !strings.Contains(r.String(), c.text) {
+				t.Errorf("%v", r)
+			}
+			var p Prepared
+			if prepare(t, m, &p, EndpointChat, "m", hello); p.Note != c.note {
+				t.Errorf("a chat afterwards: %q", p.Note)
+			}
+			if c.verdict == VerdictForeign {
+				if prepare(t, m, &p, EndpointChat, "another", hello); !p.Exact {
+					t.Errorf("another model's chats are %q", p.Note)
+				}
+				if prepare(t, m, &p, EndpointCompletions, "m", `{"prompt":"x"}`); p.Note != noteForeign {
+					t.Errorf("completions are %q", p.Note)
+				}
+				engine.change = nil // the operator has put the right engine there
+				if r := m.ProbeParity(t.Context(), engine, "a", "m"); r.Verdict != VerdictOK {
+					t.Errorf("afterwards: %v", r)
+				}
+				if prepare(t, m, &p, EndpointChat, "m", hello); !p.Exact {
+					t.Errorf("afterwards: %q", p.Note)
+				}
+			}
+		})
+	}
+}
+
+// TestProbesAreVaried: each common class has a probe, and those that we can know are known.
+func TestProbesAreVaried(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	var p Prepared
+	var seen []string
+	for _, q := range probes {
+		prepare(t, m, &p, q.endpoint, "m", q.body)
+		if !p.Exact {
+			t.Errorf("%s: %q", q.body, p.Note)
+		}
+		seen = append(seen, p.Class.String())
+	}
+	for _, want := range []string{"completions", "completions+special-tokens", "chat", "chat+tools", "chat+tools+tool-choice-none", "chat+template-arguments", "chat+effort",
+		"chat+reasoning", "chat+open", "messages", "messages+tools", "responses", "responses+tools"} {
+		if !slices.Contains(seen, want) {
+			t.Errorf("no probe for %s", want)
+		}
+	}
+}
+
+// TestParityFromManySides: under the race detector, and no class is lost.
+func TestParityFromManySides(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			var p Prepared
+			for k := range 60 {
+				prepare(t, m, &p, EndpointChat, fmt.Sprint("m", (i+k)%10), hello)
+				m.Observe(p.Class, "a", p.Predicted, p.Predicted)
+			}
+		})
+	}
+	all.Wait()
+	total := uint64(0)
+	for _, c := range m.Classes() {
+		total += c.Equal
+	}
+	if total != 480 || len(m.Classes()) != 10 {
+		t.Errorf("%d comparisons in %d classes", total, len(m.Classes()))
+	}
+}
+
+// TestForget: what was found about an engine that left says nothing about those
+// that stay, and they say nothing else for it.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	foreign := func(ids []uint32) { ids[0]++ }
+	for _, name := range []string{"a", "b"} {
+		if r := m.ProbeParity(t.Context(), &fakeEngine{source: testSource(t), change: foreign}, name, "m"); r.Verdict != VerdictForeign {
+			t.Fatalf("%s: %v", name, r)
+		}
+	}
+	if r := m.ProbeParity(t.Context(), &fakeEngine{source: testSource(t)}, "c", "m"); r.Verdict != VerdictOK {
+		t.Fatalf("c: %v", r)
+	}
+	var p Prepared
+	for _, step := range []struct{ forget, note string }{{"", noteForeign}, {"c", noteForeign}, {"a", noteForeign}, {"nobody", noteForeign}, {"b", ""}, {"b", ""}} {
+		m.Forget(step.forget)
+		if prepare(t, m, &p, EndpointChat, "m", hello); p.Note != step.note {
+			t.Errorf("after %q is forgotten a chat is %q, want %q", step.forget, p.Note, step.note)
+		}
+	}
+}
