@@ -1,18 +1,24 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"ramjet/config"
 	"ramjet/engine"
+	"ramjet/gpu"
+	"ramjet/journal"
 	"ramjet/lease"
 	"ramjet/probe"
 	"ramjet/proxy"
+	"ramjet/radix"
 	"ramjet/route"
 	"ramjet/telemetry"
 	"ramjet/web"
@@ -20,12 +26,24 @@ import (
 
 // app is the whole graph of one Ramjet.
 type app struct {
-	cfg     *config.Config
+	cfg     *config.Config                // as it was at the start, for what stays so
+	current atomic.Pointer[config.Config] // in force
 	out     *telemetry.LogWriter
 	log     *telemetry.Log
+	metrics *telemetry.Metrics
 	watch   *engine.Watch
-	engines []*engine.Engine
+	roster  atomic.Pointer[roster]
 	monitor *probe.Monitor
+	book    *lease.Book
+	router  *route.Router
+	index   *radix.Index
+	memory  *radix.Memory
+	prompts *prompts
+	feeds   *feeds
+	beside  *beside
+	gpus    *gpu.Sampler
+	journal *journal.Journal // nil without one
+	reloads
 	servers
 }
 
@@ -37,34 +55,54 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &app{cfg: cfg, out: telemetry.NewLogWriter(logTo)}
-	a.failed = make(chan error, 1)
+	a := &app{cfg: cfg, out: telemetry.NewLogWriter(logTo), servers: servers{failed: make(chan error, 1)}}
+	a.current.Store(cfg)
 	a.log = telemetry.NewLog(a.out, level, cfg.Log.Format)
 	metrics := telemetry.NewMetrics(version, runtime.Version())
+	a.metrics = metrics
 	metrics.SetLogDropped(a.out.Dropped)
 
 	if a.watch, err = engine.NewWatch(); err != nil {
 		return nil, fmt.Errorf("cannot watch connections: %w", err)
 	}
-	if a.engines, err = engines(cfg, metrics, a.watch); err != nil {
+	first := &roster{}
+	if first.present, err = members(cfg, metrics, a.watch); err != nil {
 		return nil, err
 	}
-	a.monitor = probe.New(probeOptions(cfg, a.log, metrics), a.engines)
-	book := lease.NewBook(func() { a.proxy.Released() })
-	set := &route.Set{}
-	for _, e := range a.engines {
-		set.Members = append(set.Members, route.Member{Engine: e, Account: &lease.Account{}})
-	}
-	leases := leaseSource(book, set)
-	metrics.SetLeaseSource(leases)
+	a.roster.Store(first)
+	a.lastSlot = len(first.present) - 1
+	checks := probe.Defaults()
+	checks.Tuning, checks.Log, checks.Metrics = probeTuning(cfg), a.log, metrics
+	checks.Lost, checks.Read = a.lost, a.reported
+	a.monitor = probe.New(checks, first.engines())
+	a.index, a.memory = radix.NewIndex(), radix.NewMemory()
+	a.prompts = newPrompts(cfg, a.log, metrics, a.index)
+	a.prompts.setEngines(first.present)
+	a.beside = newBeside(a.log)
+	a.book = lease.NewBook(func() { a.proxy.Released() })
+	metrics.SetLeaseSource(a.leases)
 
-	o, err := proxyOptions(cfg)
+	o, err := a.proxyOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	o.Router = route.New(book, route.Policy(cfg.Route.Policy), set)
-	o.Outcomes, o.Metrics, o.Log = a.monitor, metrics, a.log
-	o.Tick = newGovernor().tick
+	settings, err := routeSettings(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a.feeds = newFeeds(a.log, metrics, a.index, a.memory, a.monitor.Restarted)
+	for _, m := range first.present {
+		a.feeds.add(m)
+	}
+	metrics.SetResidencySource(a.recorded, a.index.Bytes)
+	a.router = route.New(a.book, a.index, a.memory, settings, first.set())
+	decisions := route.NewRing(keptDecisions)
+	decisions.Reserve(len(first.present))
+	o.Router, o.Decisions = a.router, decisions
+	o.Prompts, o.Settings.Handoff, o.Beside = a.prompts.model, a.prompts.handoff.Load(), a.beside.do
+	o.Residency = a.feeds
+	o.Outcomes, o.Metrics, o.Log = failures{a.monitor}, metrics, a.log
+	o.Tick = a.ticker()
 	if access && level <= telemetry.LevelInfo {
 		o.Access = telemetry.NewAccessLog(a.out, cfg.Log.Format)
 	}
@@ -72,7 +110,13 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 		ok, _ := a.monitor.AnyEngine()
 		return a.monitor.AppendHealthJSON(dst), ok
 	}
+	if err := a.keepJournal(&o); err != nil {
+		return nil, err
+	}
 	if a.proxy, err = proxy.New(o); err != nil {
+		return nil, err
+	}
+	if err := a.newGPUs(cfg); err != nil {
 		return nil, err
 	}
 	token, err := secret(cfg.Admin.TokenFile)
@@ -81,48 +125,70 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	}
 	a.web = web.New(web.Options{
 		Version: version, Policy: cfg.Route.Policy,
-		Engines: a.engines, Monitor: a.monitor, Metrics: metrics, Leases: leases,
-		Config: func() any { return cfg.Values() },
-		Ready:  a.ready, Token: token, Loopback: onLoopback(cfg.Admin.Listen),
+		Present: func() []*engine.Engine { return a.roster.Load().engines() }, Monitor: a.monitor, Metrics: metrics, Leases: a.leases,
+		Decisions: decisions, Explain: a.proxy.Explain,
+		Routing: a.routing, Work: a.work, Residency: a.residency, GPUs: a.gpus,
+		Config: func() any { return a.current.Load().Values() }, Reload: func() web.Reloaded { return a.reload("POST /-/reload") },
+		Ready: a.ready, Token: token, Loopback: onLoopback(cfg.Admin.Listen),
 	})
 	return a, nil
 }
 
-func engines(cfg *config.Config, metrics *telemetry.Metrics, watch *engine.Watch) ([]*engine.Engine, error) {
-	var list []*engine.Engine
+// keptDecisions is how many explanations can be asked for afterwards.
+const keptDecisions = 1000
+
+// members makes the engines of the start, in slots from 0 on.
+func members(cfg *config.Config, metrics *telemetry.Metrics, watch *engine.Watch) ([]*member, error) {
+	var list []*member
 	for i := range cfg.Engines {
 		c := &cfg.Engines[i]
 		key, err := secret(c.APIKeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("engine %s: %w", c.Name, err)
 		}
-		dial := cfg.Timeouts.Dial
-		if dial == 0 {
-			dial = -1
-		}
-		list = append(list, engine.New(engine.Options{
-			Name: c.Name, URL: c.Target, Profile: c.Profile, APIKey: key, InFlight: c.InFlight,
-			Dial: dial, GPUs: c.GPUs, Watch: watch, Metrics: metrics.Engine(c.Name), Forbidden: config.ForbiddenAddr,
-		}))
+		list = append(list, newMember(c, engineSettings(cfg, c, key), i, metrics, watch))
 	}
 	return list, nil
 }
 
-func probeOptions(cfg *config.Config, log *telemetry.Log, metrics *telemetry.Metrics) probe.Options {
-	o := probe.Defaults()
-	o.Rules = probe.Rules{
-		Successes: cfg.Health.Successes, Stable: cfg.Health.Stable, SlowStart: cfg.Health.SlowStart,
-		Failures: cfg.Health.Failures, Stall: cfg.Health.Stall,
-		EjectAfter: cfg.Eject.After, EjectBase: cfg.Eject.Base, EjectMax: cfg.Eject.Max,
+func probeTuning(cfg *config.Config) probe.Tuning {
+	return probe.Tuning{
+		Rules: probe.Rules{
+			Successes: cfg.Health.Successes, Stable: cfg.Health.Stable, SlowStart: cfg.Health.SlowStart,
+			Failures: cfg.Health.Failures, Stall: cfg.Health.Stall,
+			EjectAfter: cfg.Eject.After, EjectBase: cfg.Eject.Base, EjectMax: cfg.Eject.Max,
+		},
+		Interval: cfg.Health.Interval, Timeout: cfg.Health.Timeout,
 	}
-	o.Interval, o.Timeout = cfg.Health.Interval, cfg.Health.Timeout
-	o.Log, o.Metrics = log, metrics
-	return o
 }
 
-func proxyOptions(cfg *config.Config) (proxy.Options, error) {
-	o := proxy.Options{
-		Version: version,
+// ticker returns what is called when a request begins, ends or streams on.
+func (a *app) ticker() func(now time.Time) {
+	g := newGovernor()
+	return func(now time.Time) {
+		g.tick(now)
+		a.web.Stir()
+	}
+}
+
+func (a *app) proxyOptions(cfg *config.Config) (proxy.Options, error) {
+	o := proxy.Options{Version: version, Upstream: func() int { return a.roster.Load().open() }}
+	var err error
+	if o.Settings, err = proxySettings(cfg); err != nil {
+		return o, err
+	}
+	inner, err := tlsConfig(cfg)
+	if a.tls.Store(inner); inner != nil {
+		o.TLS = &tls.Config{
+			MinVersion:         inner.MinVersion,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return a.tls.Load(), nil },
+		}
+	}
+	return o, err
+}
+
+func proxySettings(cfg *config.Config) (proxy.Settings, error) {
+	s := proxy.Settings{
 		Timeouts: proxy.Timeouts{
 			Head: cfg.Timeouts.Head, FirstEvent: cfg.Timeouts.FirstEvent, EventGap: cfg.Timeouts.EventGap,
 			Total: cfg.Timeouts.Total, ClientHeader: cfg.Timeouts.ClientHeader,
@@ -139,12 +205,9 @@ func proxyOptions(cfg *config.Config) (proxy.Options, error) {
 	}
 	var err error
 	if cfg.Auth.KeysFile != "" {
-		if o.Keys, err = proxy.LoadKeys(cfg.Auth.KeysFile); err != nil {
-			return o, err
-		}
+		s.Keys, err = proxy.LoadKeys(cfg.Auth.KeysFile)
 	}
-	o.TLS, err = tlsConfig(cfg)
-	return o, err
+	return s, err
 }
 
 // ready is what /readyz answers.
@@ -153,18 +216,6 @@ func (a *app) ready() (bool, []string) {
 		return false, []string{"draining"}
 	}
 	return a.monitor.AnyEngine()
-}
-
-// leaseSource reads an engine's load at scrape time.
-func leaseSource(book *lease.Book, set *route.Set) telemetry.LeaseSource {
-	return func(name string) (prefill, decode int, tokens int64) {
-		m := set.Find(name)
-		if m == nil {
-			return 0, 0, 0
-		}
-		load := book.Load(m.Account)
-		return load.Prefill, load.Decode, load.Tokens
-	}
 }
 
 // secret reads a file that holds one, "" without a file.

@@ -33,16 +33,31 @@ const (
 // commands is the command line. Settings of config are not listed here: every
 // one of them is a flag of the commands that read the configuration.
 type commands struct {
-	Serve   serveFlags  `cmd:"" default:"withargs" help:"Run the proxy (the default command)."`
-	Sim     simFlags    `cmd:"" help:"Run one simulated vLLM engine."`
-	Demo    demoFlags   `cmd:"" help:"Run two simulated engines, the proxy and a steady load; needs no GPU."`
-	Check   struct{}    `cmd:"" help:"Validate the configuration and print the effective settings with their sources."`
-	Health  healthFlags `cmd:"" help:"Ask a running Ramjet whether it serves; for containers."`
-	Version struct{}    `cmd:"" help:"Print the version."`
+	Serve   serveFlags   `cmd:"" default:"withargs" help:"Run the proxy (the default command)."`
+	Sim     simFlags     `cmd:"" help:"Run one simulated vLLM engine."`
+	Demo    demoFlags    `cmd:"" help:"Run two simulated engines, the proxy and a steady load; needs no GPU."`
+	Check   checkFlags   `cmd:"" help:"Validate the configuration and print the effective settings with their sources."`
+	Explain explainFlags `cmd:"" help:"Ask a running Ramjet what it would choose for a request, and why."`
+	Top     topFlags     `cmd:"" help:"Show the engines of a running Ramjet, live in the terminal; q ends it."`
+	Qualify qualifyFlags `cmd:"" help:"Send requests through a running Ramjet and tell whether exact routing can be believed there."`
+	Replay  replayFlags  `cmd:"" help:"Decide a recorded journal again, with other settings, and tell what would have moved."`
+	Health  healthFlags  `cmd:"" help:"Ask a running Ramjet whether it serves; for containers."`
+	Version struct{}     `cmd:"" help:"Print the version."`
 }
 
 type serveFlags struct {
 	PortFile string `help:"Write public=HOST:PORT and admin=HOST:PORT to this file once bound." env:"RAMJET_PORT_FILE"`
+}
+
+type checkFlags struct {
+	Probe bool `help:"Also ask each engine for what Ramjet relies on."`
+}
+
+type explainFlags struct {
+	File string `arg:"" optional:"" help:"File with a request body, - for standard input."`
+	ID   string `name:"id" help:"Instead of a body: the X-Request-Id of a request that was served."`
+	Path string `default:"/v1/chat/completions" help:"Path that the body would be sent to."`
+	JSON bool   `name:"json" help:"Print the record as JSON."`
 }
 
 type demoFlags struct {
@@ -54,21 +69,35 @@ type healthFlags struct {
 }
 
 type simFlags struct {
-	Listen      string        `default:"127.0.0.1:8001" help:"Address of the API."`
-	Control     string        `help:"Second address for the /sim/ paths, which stays up while faults close the first."`
-	Profile     string        `default:"standard" enum:"mtp,standard" help:"How it decodes: mtp or standard."`
-	Events      string        `help:"Endpoint for KV-cache events."`
-	Replay      string        `help:"Endpoint for the replay of events."`
-	BlockTokens int           `default:"16" help:"Tokens per KV block."`
-	KVBlocks    int           `name:"kv-blocks" default:"8192" help:"Blocks of KV cache."`
-	MaxModelLen int           `default:"0" help:"Longest context in tokens; 0 = as the model says."`
-	Speed       float64       `default:"1" help:"Times the calibrated speed."`
-	Seed        uint64        `default:"1" help:"Seed of text and acceptance."`
-	Model       string        `help:"Served model names, separated by commas."`
-	APIKey      string        `name:"api-key" help:"Key that clients must send."`
-	StartDelay  time.Duration `help:"Refuse connections for so long, as while a model loads."`
-	Drain       time.Duration `help:"Let requests run on for so long at SIGTERM; 0 = abort them at once."`
-	WriteModel  string        `placeholder:"DIR" help:"Write tokenizer, template and configuration of the model into DIR and exit."`
+	Listen        string        `default:"127.0.0.1:8001" help:"Address of the API."`
+	Control       string        `help:"Second address for the /sim/ paths, which stays up while faults close the first."`
+	Profile       string        `default:"standard" enum:"mtp,standard" help:"How it decodes: mtp or standard."`
+	Events        string        `help:"Endpoint for KV-cache events, tcp://*:PORT."`
+	Replay        string        `help:"Endpoint for the replay of events, tcp://*:PORT."`
+	Topic         string        `help:"Topic of the events."`
+	Hash          string        `default:"int" enum:"int,bytes" help:"Block hashes in events: int or bytes."`
+	HashSeed      string        `default:"process" enum:"process,fixed" help:"Seed of block hashes: one for each process, or fixed."`
+	EventForm     string        `default:"map" enum:"map,array,array5" help:"Form of events: map, array or array5."`
+	EventFrames   int           `default:"4" help:"Frames of a replay answer: 4 or 3."`
+	EventBuffer   int           `default:"10000" help:"Batches kept for replay."`
+	BlockTokens   int           `default:"16" help:"Tokens per KV block."`
+	KVBlocks      int           `name:"kv-blocks" default:"8192" help:"Blocks of KV cache."`
+	Hybrid        string        `help:"Cache groups, a letter each, like mmma: m mamba, a attention."`
+	OffloadBlocks int           `help:"Blocks of a CPU tier."`
+	Lookahead     int           `help:"Tokens behind a block that its hash covers too."`
+	MaxModelLen   int           `default:"0" help:"Longest context in tokens; 0 = as the model says."`
+	Speed         float64       `default:"1" help:"Times the calibrated speed."`
+	Seed          uint64        `default:"1" help:"Seed of text and acceptance."`
+	Model         string        `help:"Served model names, separated by commas."`
+	Lora          string        `help:"Names of adapters, separated by commas."`
+	Handoff       string        `default:"both" enum:"both,params,field,ignore,refuse,connector" help:"Handed-over token ids: both forms are read, params, field, ignore, refuse, or a KV connector takes them."`
+	HideCached    bool          `help:"Report no cached tokens in usage."`
+	DropReasoning bool          `help:"Leave out reasoning before the last user message, as some templates do."`
+	DevMode       bool          `help:"Serve POST /reset_prefix_cache."`
+	APIKey        string        `name:"api-key" help:"Key that clients must send."`
+	StartDelay    time.Duration `help:"Refuse connections for so long, as while a model loads."`
+	Drain         time.Duration `help:"Let requests run on for so long at SIGTERM; 0 = abort them at once."`
+	WriteModel    string        `placeholder:"DIR" help:"Write tokenizer, template and configuration of the model into DIR and exit."`
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -95,11 +124,19 @@ func run(args []string) int {
 	case "serve":
 		return serve(load, c.Serve.PortFile)
 	case "sim":
-		return report(sim.Main(ctx, sim.SimFlags(c.Sim), os.Stdout))
+		return report(sim.Run(ctx, sim.Flags(c.Sim), os.Stdout))
 	case "demo":
 		return demo(ctx, flags, c.Demo.Once)
 	case "check":
-		return cli.Check(os.Stdout, os.Stderr, load)
+		return check(ctx, load, c.Check.Probe)
+	case "explain":
+		return explain(ctx, flags, &c.Explain)
+	case "top":
+		return top(ctx, flags, &c.Top)
+	case "qualify":
+		return qualify(ctx, flags, &c.Qualify)
+	case "replay":
+		return replay(flags, &c.Replay)
 	case "health":
 		return report(cli.Health(ctx, os.Stdout, flags, os.Environ(), c.Health.Timeout))
 	case "version":
@@ -145,7 +182,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 
 // usage explains a command line that cannot be read, naming the nearest flag.
 func usage(rest []string, err error) int {
-	if problems := config.UnknownFlags(rest, "port-file", "once", "timeout", "help"); len(problems) > 0 {
+	if problems := config.UnknownFlags(rest, "port-file", "once", "set", "json", "requests", "url", "model", "from", "timeout", "interval", "probe", "id", "path", "help"); len(problems) > 0 {
 		fmt.Fprintln(os.Stderr, problems.Error())
 		return exitUsage
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -10,29 +11,36 @@ import (
 
 // governor keeps the number of threads that may run Go code at what the load
 // needs. A relay is idle most of the time, and with a second processor the
-// scheduler wakes a second thread to look for work at nearly every token. How
-// a token's CPU compares with nginx's stands in benchmarks/RESULTS.md; run
-// streambench with GOMAXPROCS set to see it without the governor.
+// scheduler wakes a second thread to look for work at nearly every token: a
+// stream that follows a burst then costs a third more CPU, and so do the
+// checks of an idle process. How a token's CPU compares with nginx's stands in
+// benchmarks/RESULTS.md; run streambench with GOMAXPROCS set to see it without
+// the governor.
 //
-// There is no timer: requests that begin, end or stream call tick, so an idle
-// process stays idle. All methods are safe for concurrent use.
+// Requests that begin, end or stream call tick. A timer runs only while there
+// are processors to give up, so that an idle process comes to rest on one of
+// them and then sets none. All methods are safe for concurrent use.
 type governor struct {
 	most int // what the runtime chose, which knows of cores and cgroups
 	set  func(n int)
 	cpu  func() time.Duration // CPU time of the process so far
 
-	last  atomic.Int64 // Unix nanoseconds of the last look
-	busy  atomic.Bool  // a look is under way; it guards what follows
+	born time.Time    // with a monotonic reading, unlike a Unix time
+	last atomic.Int64 // nanoseconds from born to the last look, 0 before it
+
+	mu    sync.Mutex // guards what follows
 	n     int
 	spent time.Duration // cpu at the last look
 	calm  time.Time     // since when fewer would do; zero when they would not
+	armed bool          // a timer will look
 }
 
-// Look at the load this often at most, and give a processor up only after it
-// was not needed for this long.
+// Look at the load this often at most, and give processors up only after they
+// were not needed for this long: short, since every token pays until then, and
+// long beside a change, which stops the world for some ten microseconds.
 const (
 	governorStep = 50 * time.Millisecond
-	governorCalm = 2 * time.Second
+	governorCalm = 500 * time.Millisecond
 )
 
 // newGovernor starts with one processor. It returns nil, which governs
@@ -42,7 +50,7 @@ func newGovernor() *governor {
 		return nil
 	}
 	g := &governor{
-		most: runtime.GOMAXPROCS(0), n: 1, cpu: processCPU,
+		most: runtime.GOMAXPROCS(0), n: 1, cpu: processCPU, born: time.Now().Add(-governorStep),
 		// Changing the number stops the world and waits for a collection
 		// under way, which no request should.
 		set: func(n int) { go runtime.GOMAXPROCS(n) },
@@ -53,48 +61,71 @@ func newGovernor() *governor {
 
 // tick looks at the load if the last look is long enough ago.
 func (g *governor) tick(now time.Time) {
-	if g == nil {
+	if g == nil || g.at(now)-g.last.Load() < int64(governorStep) || !g.mu.TryLock() {
 		return
 	}
-	last := g.last.Load()
-	elapsed := time.Duration(now.UnixNano() - last)
-	if elapsed < governorStep || g.busy.Swap(true) {
-		return
+	defer g.mu.Unlock()
+	g.lookLocked(now)
+}
+
+func (g *governor) at(now time.Time) int64 { return int64(now.Sub(g.born)) }
+
+func (g *governor) lookLocked(now time.Time) {
+	at := g.at(now)
+	last := g.last.Swap(at)
+	elapsed := time.Duration(at - last)
+	if elapsed <= 0 {
+		return // somebody else looked meanwhile
 	}
-	defer g.busy.Store(false)
-	g.last.Store(now.UnixNano())
 	spent := g.cpu()
 	used := spent - g.spent
 	g.spent = spent
 	if last == 0 {
 		return
 	}
-	if elapsed >= governorCalm {
-		g.calm = now.Add(-elapsed) // a long look at a light load is calm by itself
-	}
-	g.judge(now, float64(used)/float64(elapsed))
+	g.judgeLocked(now, elapsed, float64(used)/float64(elapsed))
+	g.armLocked()
 }
 
-// judge chooses the number for a load in processors.
-func (g *governor) judge(now time.Time, load float64) {
+// judgeLocked chooses the number for a load, in processors, that lasted for
+// elapsed until now.
+func (g *governor) judgeLocked(now time.Time, elapsed time.Duration, load float64) {
 	switch n := float64(g.n); {
 	case load > 0.85*n && g.n < g.most:
-		g.change(min(2*g.n, g.most))
+		g.changeLocked(min(2*g.n, g.most))
 	case g.n > 1 && load < 0.5*(n/2):
 		if g.calm.IsZero() {
-			g.calm = now
+			g.calm = now.Add(-elapsed)
 		}
 		if now.Sub(g.calm) >= governorCalm {
-			g.change(g.n / 2)
+			g.changeLocked(g.n / 2)
 		}
 	default:
 		g.calm = time.Time{}
 	}
 }
 
-func (g *governor) change(n int) {
+func (g *governor) changeLocked(n int) {
 	g.n, g.calm = n, time.Time{}
 	g.set(n)
+}
+
+// armLocked sees to it that somebody looks again while there are processors
+// to give up: the requests that needed them may have been the last.
+func (g *governor) armLocked() {
+	if g.n == 1 || g.armed {
+		return
+	}
+	g.armed = true
+	time.AfterFunc(governorCalm, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.armed = false
+		if now := time.Now(); g.at(now)-g.last.Load() >= int64(governorStep) {
+			g.lookLocked(now)
+		}
+		g.armLocked()
+	})
 }
 
 // processCPU returns the CPU time that the process has used.

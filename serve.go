@@ -26,14 +26,22 @@ func serve(load func() (*config.Config, error), portFile string) int {
 	if err != nil {
 		return report(err)
 	}
+	// A log whose reader has died loses its lines; Go would end the process, and every stream with it.
+	signal.Ignore(syscall.SIGPIPE)
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	defer signal.Stop(hangUps)
+	memory := limitMemory()
 	a, err := build(cfg, os.Stderr, true)
 	if err != nil {
 		return report(err)
 	}
+	sayMemory(a.log, cfg, memory)
 	if err := a.listen(); err != nil {
 		a.close()
 		return report(err)
 	}
+	a.load, a.seen = load, prints{}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -41,6 +49,7 @@ func serve(load func() (*config.Config, error), portFile string) int {
 		a.close()
 		return report(err)
 	}
+	a.followFiles(hangUps)
 	select {
 	case <-signals:
 		a.drain(signals)
@@ -53,29 +62,36 @@ func serve(load func() (*config.Config, error), portFile string) int {
 // listen binds every port, so that a port in use is found before anything
 // runs.
 func (a *app) listen() error {
+	sockets, err := inheritSockets()
+	if err != nil {
+		return err
+	}
+	defer func() { sockets.close() }()
 	for _, address := range a.cfg.Listen {
-		ln, err := listenOn(address)
-		if err != nil {
+		ln := sockets.take(address)
+		if ln != nil {
+			a.inherited = append(a.inherited, ln)
+		} else if ln, err = listenOn(address); err != nil {
 			return fmt.Errorf("cannot listen on %s: %w", address, err)
 		}
 		a.public = append(a.public, ln)
 	}
-	ln, err := net.Listen("tcp", a.cfg.Admin.Listen)
+	ln := sockets.take(a.cfg.Admin.Listen)
+	if ln == nil {
+		ln, err = net.Listen("tcp", a.cfg.Admin.Listen)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w", a.cfg.Admin.Listen, err)
 	}
 	a.admin = ln
+	sockets.tell(a.log)
 	return nil
 }
 
 func listenOn(address string) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix://")
 	if !isUnix {
-		// A client that vanished without a word is found after two minutes.
-		lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4,
-		}}
-		return lc.Listen(context.Background(), "tcp", address)
+		return listenTCP(address)
 	}
 	// A socket file that a former process left behind would keep this one
 	// from starting; one that answers is in use.
@@ -92,8 +108,13 @@ func listenOn(address string) (net.Listener, error) {
 // start begins to check engines and to serve.
 func (a *app) start(portFile string) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	a.stop = cancel
+	a.stop, a.life = cancel, ctx
 	a.wg.Go(func() { a.monitor.Run(ctx) })
+	a.wg.Go(func() { a.prompts.run(ctx) })
+	a.wg.Go(func() { a.beside.run(ctx) })
+	a.wg.Go(func() { a.feeds.run(ctx) })
+	a.wg.Go(func() { a.gpus.Run(ctx) })
+	a.wg.Go(func() { a.web.Run(ctx) })
 	a.adminServer = a.web.HTTPServer()
 	a.wg.Go(func() {
 		if err := a.adminServer.Serve(a.admin); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -135,19 +156,20 @@ func (a *app) announce() {
 		a.log.Info("listening", "version", version, "public", ln.Addr().String(), "admin", "http://"+a.admin.Addr().String(),
 			"config", a.cfg.File(), "digest", a.cfg.Digest())
 	}
-	for _, e := range a.engines {
-		a.log.Info("engine", "engine", e.Name, "url", e.URL.String(), "profile", e.Profile)
+	for _, e := range a.roster.Load().engines() {
+		a.log.Info("engine", "engine", e.Name, "url", e.URL.String(), "profile", e.Settings().Profile)
 	}
 }
 
 // drain lets requests finish. A second signal ends the wait.
 func (a *app) drain(signals <-chan os.Signal) {
 	ctx, cancel := context.WithCancel(context.Background())
-	if d := a.cfg.Timeouts.Drain; d > 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), d)
+	limit := a.current.Load().Timeouts.Drain
+	if limit > 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), limit)
 	}
 	defer cancel()
-	a.log.Info("draining; a second signal ends at once", "requests", a.proxy.InFlight(), "limit", a.cfg.Timeouts.Drain.String())
+	a.log.Info("draining; a second signal ends at once", "requests", a.proxy.InFlight(), "limit", limit.String())
 	go func() {
 		select {
 		case <-signals:
@@ -155,6 +177,9 @@ func (a *app) drain(signals <-chan os.Signal) {
 		case <-ctx.Done():
 		}
 	}()
+	for _, ln := range a.inherited {
+		a.proxy.Retire(ln) // the next process takes who connects from here on
+	}
 	a.proxy.Drain(ctx)
 }
 
@@ -180,12 +205,18 @@ func (a *app) close() {
 	} else if a.admin != nil {
 		_ = a.admin.Close()
 	}
+	a.reloading.Lock() // none begins any more, whoever still asks for one
+	a.life = nil
+	a.reloading.Unlock()
 	if a.stop != nil {
 		a.stop()
 	}
 	a.wg.Wait()
-	for _, e := range a.engines {
-		e.Close()
+	if a.journal != nil {
+		a.journal.Close()
+	}
+	for _, m := range a.everyMember() {
+		m.engine.Close()
 	}
 	a.watch.Close()
 	a.log.Info("stopped")
@@ -195,6 +226,7 @@ func (a *app) close() {
 // listeners of an app and what serves them.
 type servers struct {
 	public      []net.Listener
+	inherited   inherited // those of public that others may accept from when we do not any more
 	admin       net.Listener
 	proxy       *proxy.Server
 	web         *web.Server

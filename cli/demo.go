@@ -2,12 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"ramjet/config"
 	"ramjet/sim"
@@ -33,22 +34,37 @@ type Running struct {
 // demoModel is the name that the demo's engines serve.
 const demoModel = "demo"
 
-// onceRequests is the fixed load of --once.
-const onceRequests = 200
+const (
+	// onceRequests is the fixed load of --once.
+	onceRequests = 200
+	// onceSpeed makes it take some seconds, and leaves the engines' times long
+	// enough to be compared.
+	onceSpeed = 2
+)
 
-// Demo runs two simulated engines, a proxy in front of them and a mixed load
-// until ctx ends, or once through.
-func Demo(ctx context.Context, o DemoOptions) error {
+// Demo runs two simulated engines that publish their cache's events, a proxy
+// in front of them that makes their token ids, and a load of conversations
+// until ctx ends, or once through. The model's files are written to a folder
+// that is gone afterwards.
+func Demo(ctx context.Context, o DemoOptions) (err error) {
 	speed := 1.0
 	if o.Once {
-		speed = 8
+		speed = onceSpeed
+	}
+	folder, err := os.MkdirTemp("", "ramjet-demo-")
+	if err != nil {
+		return fmt.Errorf("cannot make a folder for the model: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if err := sim.WriteModel(folder); err != nil {
+		return err
 	}
 	sims, stopSims, err := startSims(speed)
 	if err != nil {
 		return err
 	}
 	defer stopSims()
-	cfg, err := demoConfig(o, sims)
+	cfg, err := demoConfig(o, sims, folder)
 	if err != nil {
 		return err
 	}
@@ -57,11 +73,12 @@ func Demo(ctx context.Context, o DemoOptions) error {
 		return err
 	}
 	defer run.Stop()
-	load := newLoad("http://"+reachable(run.Public), demoModel)
-	if err := load.waitReady(ctx, "http://"+reachable(run.Admin)+"/readyz"); err != nil {
+	load := newLoad("http://"+reachable(run.Public), "http://"+reachable(run.Admin), demoModel)
+	defer load.client.CloseIdleConnections()
+	if err := load.waitReady(ctx, cfg.Handoff.Mode == "auto"); err != nil {
 		return err
 	}
-	greet(o.Out, run)
+	greet(o.Out, run, sims)
 	if o.Once {
 		load.runOnce(ctx, onceRequests)
 		load.printTable(o.Out)
@@ -72,48 +89,83 @@ func Demo(ctx context.Context, o DemoOptions) error {
 	return nil
 }
 
-func greet(out io.Writer, run *Running) {
+// killFor is how long an engine is gone that is killed as the greeting shows: long enough to be seen.
+const killFor = 10 // seconds
+
+func greet(out io.Writer, run *Running, engines []demoEngine) {
 	fmt.Fprintf(out, `Ramjet is in front of two simulated engines: a (mtp) and b (standard).
-  operator   http://%s/
+  page       http://%s/
   health     http://%s/health
   try it     curl -N http://%s/v1/chat/completions -H 'Content-Type: application/json' -d '{"model":"%s","stream":true,"max_tokens":64,"messages":[{"role":"user","content":"Tell me about rivers."}]}'
+  kill b     curl -X POST %s/sim/fault -d '{"kind":"die","now":true,"seconds":%d}'   # for %d s: watch it on the page
 
-`, reachable(run.Admin), reachable(run.Public), reachable(run.Public), demoModel)
+The load is conversations about long texts. Every second question carries kv_transfer_params of its own, which Ramjet
+leaves alone: there the engine tokenizes the whole text again, and elsewhere it is handed the token ids.
+  match        share of the prompts' tokens that were cached where they were sent
+  exact        share of the decisions that went by the engines' own events
+  handed over  requests whose token ids went along
+  first token  of long prompts that came back, lower quartile: with ids / without
+
+`, reachable(run.Admin), reachable(run.Public), reachable(run.Public), demoModel, engines[1].control, killFor, killFor)
 }
 
+// demoEngine is one of the two engines.
+type demoEngine struct{ url, control, profile, events, replay string }
+
+// demoGPU is the index of the first engine's simulated GPU: beyond those of a real machine, so that what nvidia-smi shows
+// of one is not taken for an engine's.
+const demoGPU = 100
+
 // startSims starts the two engines on free ports.
-func startSims(speed float64) (urls [2]string, stop func(), err error) {
+func startSims(speed float64) (engines []demoEngine, stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	stop = func() { cancel(); wg.Wait() }
-	for i, profile := range []string{sim.ProfileMTP, sim.ProfileStandard} {
+	for _, profile := range []string{sim.ProfileMTP, sim.ProfileStandard} {
 		s, err := sim.NewServer(sim.ServerOptions{
 			Core:  sim.CoreOptions{Profile: profile, Speed: speed, Seed: 1},
-			Model: demoModel, Listen: "127.0.0.1:0",
+			Model: demoModel, Listen: "127.0.0.1:0", Control: "127.0.0.1:0",
+			Events: sim.EventOptions{Endpoint: "tcp://127.0.0.1:0", Replay: "tcp://127.0.0.1:0"},
 		})
 		if err != nil {
 			stop()
-			return urls, nil, fmt.Errorf("cannot start a simulated engine: %w", err)
+			return nil, nil, fmt.Errorf("cannot start a simulated engine: %w", err)
 		}
-		urls[i] = s.URL()
+		events, replay := s.EventsAddr()
+		engines = append(engines, demoEngine{s.URL(), "http://" + s.ControlAddr(), profile, endpointOf(events), endpointOf(replay)})
 		wg.Go(func() { _ = s.Serve(ctx) })
 	}
-	return urls, stop, nil
+	return engines, stop, nil
 }
 
-// demoConfig is the user's configuration with the two engines in it. Ports
-// that are taken are replaced by free ones unless the user chose them.
-func demoConfig(o DemoOptions, sims [2]string) (*config.Config, error) {
+// endpointOf turns an address that was bound into an endpoint to connect to.
+func endpointOf(bound string) string {
+	return "tcp://" + strings.TrimPrefix(bound, "tcp://")
+}
+
+// demoConfig is the user's configuration with the two engines and their
+// model's files in it. Ports that are taken are replaced by free ones unless
+// the user chose them.
+func demoConfig(o DemoOptions, engines []demoEngine, folder string) (*config.Config, error) {
 	args := append([]string{}, o.Flags...)
-	args = append(args, "--engine=a="+sims[0]+",profile=mtp,events=off", "--engine=b="+sims[1]+",profile=standard,events=off")
-	if !given(o, "--listen", "RAMJET_LISTEN") {
-		args = append(args, "--listen="+free("127.0.0.1:8000"))
+	var gpus []string
+	for i, e := range engines {
+		args = append(args, fmt.Sprintf("--engine=%c=%s,profile=%s,events=%s,replay=%s,gpus=%d", 'a'+i, e.url, e.profile, e.events, e.replay, demoGPU+i))
+		gpus = append(gpus, fmt.Sprintf("%s/sim/dcgm/%d", e.control, demoGPU+i))
 	}
-	if !given(o, "--admin", "RAMJET_ADMIN") {
-		args = append(args, "--admin="+free("127.0.0.1:9900"))
+	for _, d := range []struct{ flag, variable, setting string }{
+		{"--listen", "RAMJET_LISTEN", "--listen=" + free("127.0.0.1:8000")},
+		{"--admin", "RAMJET_ADMIN", "--admin=" + free("127.0.0.1:9900")},
+		{"--log.level", "RAMJET_LOG_LEVEL", "--log.level=warn"},
+		{"--handoff.mode", "RAMJET_HANDOFF_MODE", "--handoff.mode=auto"},
+		{"--gpu.", "RAMJET_GPU_", "--gpu.dcgm=" + strings.Join(gpus, ",")},
+	} {
+		if !given(o, d.flag, d.variable) {
+			args = append(args, d.setting)
+		}
 	}
-	if !given(o, "--log.level", "RAMJET_LOG_LEVEL") {
-		args = append(args, "--log.level=warn")
+	if !given(o, "--tokens.source", "RAMJET_TOKENS_SOURCE") && !given(o, "--tokens.path", "RAMJET_TOKENS_PATH") && !given(o, "--tokenizer", "RAMJET_TOKENIZER") {
+		args = append(args, "--tokenizer="+folder)
 	}
 	return config.Load(config.LoadOptions{Args: args, Env: o.Env, KnownVariables: []string{"RAMJET_PORT_FILE"}})
 }
@@ -142,54 +194,3 @@ func free(address string) string {
 	_ = ln.Close()
 	return address
 }
-
-// runSteady keeps a mixed load running and prints one line a second.
-func (l *load) runSteady(ctx context.Context, out io.Writer) {
-	var wg sync.WaitGroup
-	for worker := range steadyClients {
-		wg.Go(func() {
-			for turn := 0; ctx.Err() == nil; turn++ {
-				l.request(ctx, worker, turn)
-			}
-		})
-	}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	before := l.totals()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-			now := l.totals()
-			fmt.Fprintln(out, now.line(before))
-			before = now
-		}
-	}
-	wg.Wait()
-}
-
-// steadyClients is how many requests the demo keeps under way.
-const steadyClients = 6
-
-// runOnce runs n requests, a few at a time.
-func (l *load) runOnce(ctx context.Context, n int) {
-	var wg sync.WaitGroup
-	jobs := make(chan int)
-	for worker := range onceClients {
-		wg.Go(func() {
-			for i := range jobs {
-				l.request(ctx, worker, i)
-			}
-		})
-	}
-	for i := range n {
-		select {
-		case jobs <- i:
-		case <-ctx.Done():
-		}
-	}
-	close(jobs)
-	wg.Wait()
-}
-
-const onceClients = 16

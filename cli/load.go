@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -21,16 +21,19 @@ import (
 // load sends streamed chats and counts what comes back. It is safe for
 // concurrent use.
 type load struct {
-	url    string
+	url    string // of the public port
+	admin  string // of the admin port
 	model  string
 	client *http.Client
 	start  time.Time
 
-	mu      sync.Mutex // guards what follows
-	engines map[string]*tally
-	active  int
-	failed  int
-	err     error
+	mu            sync.Mutex // guards what follows
+	engines       map[string]*tally
+	known         seen
+	with, without *hdrhistogram.Histogram // microseconds to the first token of long prompts that came back
+	active        int
+	failed        int
+	err           error
 }
 
 // tally is what one engine served.
@@ -40,44 +43,114 @@ type tally struct {
 	ttft     *hdrhistogram.Histogram // microseconds
 }
 
-func newLoad(url, model string) *load {
+func newLoad(public, admin, model string) *load {
 	return &load{
-		url: url, model: model, start: time.Now(), engines: make(map[string]*tally),
+		url: public, admin: admin, model: model, start: time.Now(), engines: make(map[string]*tally), with: newTimes(), without: newTimes(),
 		client: &http.Client{Transport: &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 64}},
 	}
 }
 
-// waitReady waits until the proxy says that it can serve.
-func (l *load) waitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// newTimes counts microseconds up to two minutes.
+func newTimes() *hdrhistogram.Histogram { return hdrhistogram.New(1, 120_000_000, 2) }
+
+// Waits for a proxy that has just started.
+const (
+	readyLimit = 10 * time.Second
+	// knownLimit is for what is good to have: events that are followed, ids that
+	// are handed over. Without them the load runs as well.
+	knownLimit = 5 * time.Second
+)
+
+// waitReady waits until the proxy says that it can serve, and then a while
+// until it knows its engines: with ids until it hands them over.
+func (l *load) waitReady(ctx context.Context, ids bool) error {
+	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return fmt.Errorf("cannot ask %s: %w", url, err)
-		}
-		resp, err := l.client.Do(req)
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cannot see the proxy become ready: %w", ctx.Err())
-		case <-time.After(20 * time.Millisecond):
+	for _, err := l.get(limit, "/readyz"); err != nil; _, err = l.get(limit, "/readyz") {
+		if sleep(limit, 20*time.Millisecond); limit.Err() != nil {
+			return fmt.Errorf("cannot see the proxy become ready: %w", err)
 		}
 	}
+	limit, cancel = context.WithTimeout(ctx, knownLimit)
+	defer cancel()
+	for !l.settled(limit, ids) && limit.Err() == nil {
+		sleep(limit, 50*time.Millisecond)
+	}
+	l.start = time.Now()
+	return ctx.Err()
 }
 
-// request runs one streamed chat. Short and long prompts and answers mix, and
-// each worker's turns share a conversation's beginning.
-func (l *load) request(ctx context.Context, worker, turn int) {
+// settled reports whether the proxy follows every engine's cache and, with
+// ids, has found out whether the engines read them.
+func (l *load) settled(ctx context.Context, ids bool) bool {
+	var topology struct {
+		Engines []struct {
+			Trust string `json:"trust"`
+		} `json:"engines"`
+	}
+	body, err := l.get(ctx, "/api/v1/topology")
+	if err != nil || json.Unmarshal(body, &topology) != nil {
+		return false
+	}
+	for _, e := range topology.Engines {
+		if e.Trust != "exact" {
+			return false
+		}
+	}
+	if !ids {
+		return true
+	}
+	body, err = l.get(ctx, "/metrics")
+	return err == nil && bytes.Count(body, []byte(`outcome="probed"} 1`)) == len(topology.Engines)
+}
+
+// get asks the admin port. An answer other than 200 is an error.
+func (l *load) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.admin+path, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask %s: %w", path, err)
+	}
+	resp, err := l.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask %s: %w", path, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the answer to %s: %w", path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("cannot use the answer to %s: %s", path, resp.Status)
+	}
+	return body, nil
+}
+
+// answer is what came of one chat.
+type answer struct {
+	engine, id     string
+	text           string
+	prompt, output int // tokens, by the engine's usage
+	match          int // tokens that the proxy believed cached
+	ttft           time.Duration
+}
+
+// longPrompt is the prompt tokens from which on handing over is looked at: it
+// is the default of handoff.min_tokens.
+const longPrompt = 2048
+
+// request asks a conversation's next question. It reports whether it was
+// answered.
+func (l *load) request(ctx context.Context, t *talk) bool {
 	l.mu.Lock()
 	l.active++
 	l.mu.Unlock()
-	engine, tokens, ttft, err := l.chat(ctx, prompt(worker, turn), 16<<(turn%4))
+	returning := t.turn > 0
+	a, err := l.chat(ctx, t.next(l.model))
+	exact, handed := false, false
+	if err == nil {
+		t.answered(a.text)
+		exact, handed = l.explained(ctx, a.id)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active--
@@ -86,161 +159,135 @@ func (l *load) request(ctx context.Context, worker, turn int) {
 			l.failed++
 			l.err = err
 		}
-		return
+		return false
 	}
-	t := l.engines[engine]
-	if t == nil {
-		t = &tally{ttft: hdrhistogram.New(1, 120_000_000, 2)}
-		l.engines[engine] = t
-	}
-	t.requests++
-	t.tokens += tokens
-	_ = t.ttft.RecordValue(max(ttft.Microseconds(), 1))
+	l.count(&a, returning, exact, handed)
+	return true
 }
 
-func prompt(worker, turn int) string {
-	text := fmt.Sprintf("Conversation %d. ", worker)
-	return text + strings.Repeat("The river runs to the sea. ", 4<<(turn%5)) + fmt.Sprintf("Question %d?", turn)
+// count takes in one answer; l.mu is held.
+func (l *load) count(a *answer, returning, exact, handed bool) {
+	e := l.engines[a.engine]
+	if e == nil {
+		e = &tally{ttft: newTimes()}
+		l.engines[a.engine] = e
+	}
+	e.requests++
+	e.tokens += a.output
+	_ = e.ttft.RecordValue(max(a.ttft.Microseconds(), 1))
+	l.known.requests++
+	l.known.prompt += a.prompt
+	l.known.cached += a.match
+	if exact {
+		l.known.exact++
+	}
+	times := l.without
+	if handed {
+		l.known.handed++
+		times = l.with
+	}
+	if returning && a.prompt >= longPrompt {
+		_ = times.RecordValue(max(a.ttft.Microseconds(), 1))
+	}
 }
 
-func (l *load) chat(ctx context.Context, prompt string, limit int) (engine string, tokens int, ttft time.Duration, err error) {
-	body, err := json.Marshal(map[string]any{
-		"model": l.model, "stream": true, "max_tokens": limit,
-		"stream_options": map[string]any{"include_usage": true},
-		"messages":       []map[string]string{{"role": "user", "content": prompt}},
-	})
+// explained asks how a request was decided, and whether its ids went along.
+// The record is kept when the answer has been sent, perhaps a moment after it
+// was read here.
+func (l *load) explained(ctx context.Context, id string) (exact, handed bool) {
+	for range 10 {
+		body, err := l.get(ctx, "/api/v1/explain/"+url.PathEscape(id))
+		var x explanation
+		if err == nil && json.Unmarshal(body, &x) == nil {
+			return x.Keys == "exact", x.Handoff
+		}
+		if sleep(ctx, 5*time.Millisecond); ctx.Err() != nil {
+			break
+		}
+	}
+	return false, false
+}
+
+func (l *load) chat(ctx context.Context, request map[string]any) (a answer, err error) {
+	body, err := json.Marshal(request)
 	if err != nil {
-		return "", 0, 0, fmt.Errorf("cannot write a request: %w", err)
+		return a, fmt.Errorf("cannot write a request: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
-		return "", 0, 0, fmt.Errorf("cannot make a request: %w", err)
+		return a, fmt.Errorf("cannot make a request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	start := time.Now()
 	resp, err := l.client.Do(req)
 	if err != nil {
-		return "", 0, 0, fmt.Errorf("cannot send a request: %w", err)
+		return a, fmt.Errorf("cannot send a request: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return "", 0, 0, fmt.Errorf("cannot get an answer: %s: %s", resp.Status, text)
+		return a, fmt.Errorf("cannot get an answer: %s: %s", resp.Status, text)
 	}
-	tokens, ttft, err = readStream(resp.Body, start)
-	return resp.Header.Get("X-Ramjet-Engine"), tokens, ttft, err
+	a.engine, a.id = resp.Header.Get("X-Ramjet-Engine"), resp.Header.Get("X-Request-Id")
+	a.match, _ = strconv.Atoi(resp.Header.Get("X-Ramjet-Match"))
+	return a, a.read(resp.Body, start)
 }
 
-// readStream returns the tokens of usage and the time to the first event.
-func readStream(r io.Reader, start time.Time) (tokens int, ttft time.Duration, err error) {
+// event is what is read of one event of a stream.
+type event struct {
+	Error *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Choices []struct {
+		Delta struct {
+			Content string `json:"content"`
+		} `json:"delta"`
+	} `json:"choices"`
+	Usage *struct {
+		Prompt     int `json:"prompt_tokens"`
+		Completion int `json:"completion_tokens"`
+	} `json:"usage"`
+}
+
+// read takes text, usage and the time to the first event from a stream.
+func (a *answer) read(r io.Reader, start time.Time) error {
 	lines := bufio.NewReader(r)
+	var text strings.Builder
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return 0, 0, fmt.Errorf("cannot read the stream to its end: %w", err)
+			return fmt.Errorf("cannot read the stream to its end: %w", err)
 		}
 		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data: "))
 		if !ok {
 			continue
 		}
-		if ttft == 0 {
-			ttft = time.Since(start)
+		if a.ttft == 0 {
+			a.ttft = time.Since(start)
 		}
 		if string(data) == "[DONE]" {
+			a.text = text.String()
 			_, err := io.Copy(io.Discard, lines)
-			return tokens, ttft, err
+			return err
 		}
-		var event struct {
-			Error *struct{ Message string }
-			Usage *struct {
-				Completion int `json:"completion_tokens"`
-			}
+		var e event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("cannot read an event: %w", err)
 		}
-		if err := json.Unmarshal(data, &event); err != nil {
-			return 0, 0, fmt.Errorf("cannot read an event: %w", err)
+		if e.Error != nil {
+			return errors.New("the stream ended with an error: " + e.Error.Message)
 		}
-		if event.Error != nil {
-			return 0, 0, errors.New("the stream ended with an error: " + event.Error.Message)
+		for _, c := range e.Choices {
+			text.WriteString(c.Delta.Content)
 		}
-		if event.Usage != nil {
-			tokens = event.Usage.Completion
+		if e.Usage != nil {
+			a.prompt, a.output = e.Usage.Prompt, e.Usage.Completion
 		}
 	}
-}
-
-// totals is one reading of what was served.
-type totals struct {
-	requests, tokens map[string]int
-	active, failed   int
-	at               time.Time
-}
-
-func (l *load) totals() totals {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := totals{requests: map[string]int{}, tokens: map[string]int{}, active: l.active, failed: l.failed, at: time.Now()}
-	for name, e := range l.engines {
-		t.requests[name], t.tokens[name] = e.requests, e.tokens
-	}
-	return t
-}
-
-// line tells what happened since before.
-func (t totals) line(before totals) string {
-	seconds := t.at.Sub(before.at).Seconds()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s  in flight %2d", t.at.Format(time.TimeOnly), t.active)
-	for _, name := range sortedKeys(t.requests) {
-		fmt.Fprintf(&b, "   %s: %4.1f requests/s %6.0f tokens/s", name,
-			float64(t.requests[name]-before.requests[name])/seconds, float64(t.tokens[name]-before.tokens[name])/seconds)
-	}
-	if t.failed > 0 {
-		fmt.Fprintf(&b, "   failed %d", t.failed)
-	}
-	return b.String()
-}
-
-// printTable prints what each engine served.
-func (l *load) printTable(out io.Writer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seconds := time.Since(l.start).Seconds()
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "engine\trequests\ttokens/s\tTTFT p50\tTTFT p99")
-	names := make(map[string]int)
-	for name := range l.engines {
-		names[name] = 0
-	}
-	total, tokens := 0, 0
-	for _, name := range sortedKeys(names) {
-		t := l.engines[name]
-		total += t.requests
-		tokens += t.tokens
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%s\t%s\n", name, t.requests, float64(t.tokens)/seconds,
-			micros(t.ttft.ValueAtQuantile(50)), micros(t.ttft.ValueAtQuantile(99)))
-	}
-	fmt.Fprintf(w, "all\t%d\t%.0f\t\t\n", total, float64(tokens)/seconds)
-	_ = w.Flush()
-	if l.failed > 0 {
-		fmt.Fprintf(out, "%d requests failed\n", l.failed)
-	}
-}
-
-func micros(v int64) string {
-	return (time.Duration(v) * time.Microsecond).Round(100 * time.Microsecond).String()
 }
 
 func (l *load) firstError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
-}
-
-func sortedKeys(m map[string]int) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -25,7 +25,7 @@ var badFiles = map[string][]string{
 		`3:19: model.aliases: "a" is given twice`,
 	},
 	"bad-indent": {
-		`2:3: not YAML: did not find expected key`,
+		`3:2: not YAML: did not find expected key`,
 	},
 	"body-memory": {
 		`4:9: limits.body: limits.body_memory (1MiB) is less than limits.body (2MiB); one body must fit`,
@@ -282,6 +282,9 @@ var badFiles = map[string][]string{
 		`2:18: limits.header: must be at least 1KiB, is 512B`,
 		`2:30: limits.body: size 99999999999GiB is too large`,
 		`3:22: journal.max_bytes: must be at least 4KiB, is 1B`,
+	},
+	"engines-too-many": {
+		`66:22: engines.e64.url: 66 engines are given, at most 64 are possible; put another Ramjet in front of the rest`,
 	},
 	"syntax": {
 		`2:1: not YAML: did not find expected ',' or ']'`,

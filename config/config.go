@@ -84,12 +84,12 @@ type Model struct {
 
 // Tokens is where prompts' token ids come from.
 type Tokens struct {
-	Source       string        `key:"source" words:"auto|off|engine|local" default:"auto" help:"where token ids come from; auto = path, else the local Hugging Face cache, else the engines"`
-	Path         string        `key:"path" kind:"file" short:"tokenizer" help:"tokenizer.json, or a folder that holds it"`
-	ChatTemplate string        `key:"chat_template" kind:"file" help:"file with the chat template, instead of the tokenizer's own"`
+	Source       string        `key:"source" words:"auto|off|engine|local" default:"auto" reload:"restart" help:"where token ids come from; auto = path, else the local Hugging Face cache, else the engines"`
+	Path         string        `key:"path" kind:"file" short:"tokenizer" reload:"restart" help:"tokenizer.json, or a folder that holds it"`
+	ChatTemplate string        `key:"chat_template" kind:"file" reload:"restart" help:"file with the chat template, instead of the tokenizer's own"`
 	Cache        int64         `key:"cache" kind:"size" default:"256MiB" min:"64KiB" reload:"restart" help:"memory for the token ids of known messages"`
-	MaxBytes     int64         `key:"max_bytes" kind:"size" default:"8MiB" positive:"true" help:"longer request bodies are not tokenized"`
-	MaxTime      time.Duration `key:"max_time" default:"20ms" positive:"true" help:"longest time spent on the ids of one request"`
+	MaxBytes     int64         `key:"max_bytes" kind:"size" default:"8MiB" positive:"true" reload:"restart" help:"longer request bodies are not tokenized"`
+	MaxTime      time.Duration `key:"max_time" default:"20ms" positive:"true" reload:"restart" help:"longest time spent on the ids of one request"`
 }
 
 // Handoff is whether proven token ids are given to engines.
@@ -176,8 +176,8 @@ type GPU struct {
 // Journal is the record of decisions on disk.
 type Journal struct {
 	Path     string `key:"path" kind:"folder" reload:"restart" help:"folder of the decision journal; without it none is kept"`
-	MaxBytes int64  `key:"max_bytes" kind:"size" default:"256MiB" min:"4KiB" help:"size at which a journal file is closed"`
-	Files    int    `key:"files" default:"8" min:"1" help:"journal files kept"`
+	MaxBytes int64  `key:"max_bytes" kind:"size" default:"256MiB" min:"4KiB" reload:"restart" help:"size at which a journal file is closed"`
+	Files    int    `key:"files" default:"8" min:"1" reload:"restart" help:"journal files kept"`
 }
 
 // TLS is the certificate of the public port: both or neither.
@@ -193,7 +193,7 @@ type Auth struct {
 
 // Log is the process log.
 type Log struct {
-	Level  string `key:"level" words:"trace|debug|info|warn|error" default:"info" help:"least important line that is logged"`
+	Level  string `key:"level" words:"trace|debug|info|warn|error" default:"info" reload:"restart" help:"least important line that is logged"`
 	Format string `key:"format" words:"auto|json|console" default:"auto" reload:"restart" help:"auto = console on a terminal, JSON lines otherwise"`
 }
 

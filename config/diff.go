@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Diff compares two configurations for a reload. changed lists the keys whose
 // value differs, sorted; an engine that came or went is one key, engines.NAME.
@@ -11,8 +14,8 @@ import "slices"
 //     certificate's files are read again when they change);
 //   - relay, limits.header, limits.connections, timeouts.client_header: the
 //     HTTP server takes them at start;
-//   - limits.body_memory, tokens.cache, journal.path, log.format: sized or
-//     opened once.
+//   - tokens.*: what was proven of one tokenizer holds for no other;
+//   - limits.body_memory, journal.*, log.*: sized or opened once.
 //
 // Everything else, engines included, is taken over live.
 func Diff(from, to *Config) (changed, needRestart []string) {
@@ -41,6 +44,34 @@ func Diff(from, to *Config) (changed, needRestart []string) {
 	return changed, needRestart
 }
 
+// Keep returns next as a process that runs with running can take it over: the
+// values that need a restart stay running's, and so do their sources.
+func Keep(running, next *Config) *Config {
+	c := *next
+	c.origins, c.shown = maps.Clone(next.origins), maps.Clone(next.shown)
+	keep := func(l *leaf) {
+		l.set(&c, l.get(running))
+		move(c.origins, running.origins, l.key)
+		move(c.shown, running.shown, l.key)
+	}
+	for _, l := range leaves {
+		if l.restart {
+			keep(l)
+		}
+	}
+	// One body must fit into the memory for all.
+	c.Limits.Body = min(c.Limits.Body, c.Limits.BodyMemory)
+	return &c
+}
+
+// move makes what to holds under key what from does, be it nothing.
+func move[V any](to, from map[string]V, key string) {
+	delete(to, key)
+	if v, ok := from[key]; ok {
+		to[key] = v
+	}
+}
+
 func (c *Config) byKey() map[string]Entry {
 	m := map[string]Entry{}
 	for _, e := range c.Entries() {
@@ -55,4 +86,19 @@ func (c *Config) engineNames() map[string]bool {
 		m[c.Engines[i].Name] = true
 	}
 	return m
+}
+
+// Problem is something wrong with a value that only its use showed, at the
+// place where the value was given. An engine's keys are engines.NAME.KEY.
+func (c *Config) Problem(key string, err error) Problem {
+	at := c.origins[key]
+	for i := range c.Engines {
+		e := &c.Engines[i]
+		for _, l := range engineLeaves {
+			if engineKey(e.Name, l.name) == key {
+				at = e.origin(l.name)
+			}
+		}
+	}
+	return at.problem(key, faultf("%v", err))
 }

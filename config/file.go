@@ -78,7 +78,9 @@ func (l *loader) fileProblem(line, col int, key string, f *fault) {
 }
 
 var (
-	yamlLine   = regexp.MustCompile(`^line (\d+): `)
+	yamlLine = regexp.MustCompile(`^line (\d+): `)
+	// The library gives the lines of its parser's errors from 0 on, those of its scanner's from 1 on.
+	yamlParser = regexp.MustCompile(`^did not find expected (node content|key|'-' indicator|',' or '\]'|',' or '\}'|<document start>|<stream-start>)`)
 	yamlAnchor = regexp.MustCompile(`^unknown anchor '([^']+)'`)
 )
 
@@ -89,6 +91,11 @@ func (l *loader) syntaxProblem(data []byte, err error) {
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		message = message[len(m[0]):]
+		if yamlParser.MatchString(message) {
+			line++
+		}
+		// What is missing at the end is missing on the last line that has something.
+		line = min(line, strings.Count(strings.TrimRight(string(data), "\r\n \t"), "\n")+1)
 	} else if m := yamlAnchor.FindStringSubmatch(message); m != nil {
 		for i, s := range lines {
 			if at := strings.Index(s, "*"+m[1]); at >= 0 {

@@ -50,7 +50,15 @@ func (l *loader) warning(at origin, key string, f *fault) {
 	l.warnings = append(l.warnings, at.problem(key, f))
 }
 
+// MaxEngines is how many engines the index and the decision have room for (radix.MaxEngines).
+const MaxEngines = 64
+
 func (l *loader) validateEngines() {
+	if n := len(l.config.Engines); n > MaxEngines {
+		e := &l.config.Engines[MaxEngines]
+		l.problems = append(l.problems, e.origin("url").problem(engineKey(e.Name, "url"), faultf("%d engines are given, at most %d are possible", n, MaxEngines).
+			hintf("put another Ramjet in front of the rest")))
+	}
 	if len(l.config.Engines) == 0 && !l.opts.AllowNoEngines {
 		// Engines that were given but could not be read are reported already.
 		if !l.fileBroken && (!l.enginesGiven || len(l.problems) == 0) {

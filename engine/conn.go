@@ -52,7 +52,7 @@ func newConn(p *Pool, nc net.Conn) (*Conn, error) {
 		return nil, errors.New("a connection without a socket")
 	}
 	c.Socket.Init(nc, raw)
-	if w := p.engine.Watch; w != nil && raw != nil {
+	if w := p.engine.watch; w != nil && raw != nil {
 		if c.ticket, err = w.Add(raw, c); err != nil {
 			return nil, err
 		}
@@ -69,7 +69,9 @@ func (c *Conn) Watched() bool { return c.ticket.Valid() && !c.finished.Load() }
 // HungUp implements Watched: it wakes whoever reads, and drops the connection
 // if it is idle.
 func (c *Conn) HungUp() {
-	c.finished.Store(true)
+	if c.finished.Swap(true) {
+		return // what follows is itself told as a hang-up: once is enough, twice is for ever
+	}
 	// Ending the read side takes nothing from what is unread; it makes the
 	// kernel wake every poller of the socket, even one that was told of the
 	// FIN together with the data before it.
@@ -98,7 +100,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.pool.open.Add(-1)
-	if w := c.pool.engine.Watch; w != nil {
+	if w := c.pool.engine.watch; w != nil {
 		w.Remove(c.ticket)
 	}
 	return c.Conn.Close()

@@ -167,7 +167,7 @@ func TestDialLimit(t *testing.T) {
 	if Refused(err) {
 		t.Error("a dropped packet is taken for a refusal")
 	}
-	if got := at(0).Options.Dial; got != time.Second {
+	if got := at(0).Settings().Dial; got != time.Second {
 		t.Errorf("the default is %v", got)
 	}
 	// Without a limit the caller's context is the only one.

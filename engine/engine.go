@@ -15,8 +15,8 @@ import (
 	"ramjet/telemetry"
 )
 
-// Options describes one engine. Zero values are usable where a comment says
-// so.
+// Options describes one engine as it begins. Zero values are usable where a
+// comment says so. What Settings holds too can be changed later.
 type Options struct {
 	Name     string
 	URL      *url.URL      // http or https, no path
@@ -29,6 +29,8 @@ type Options struct {
 	// to where an address could not.
 	Forbidden func(netip.Addr) string
 	GPUs      []int // device indexes, for the GPU view
+	// SlowStart is how long the state of that name lasts; 0 = it has no ramp.
+	SlowStart time.Duration
 	// Watch tells connections that their engine closed them; nil = none does,
 	// and they are found out when used.
 	Watch *Watch
@@ -36,15 +38,35 @@ type Options struct {
 	Metrics *telemetry.EngineMetrics
 }
 
-// Engine is one upstream.
+// Settings are what can be changed of an engine while it serves. A value that
+// Engine.Settings returned never changes.
+type Settings struct {
+	Profile   string        // mtp, standard or none
+	APIKey    string        // sent instead of the client's key; "" sends the client's
+	InFlight  int           // most requests at once; 0 = no limit
+	Dial      time.Duration // limit for name resolution and connecting; below 0 = none
+	GPUs      []int         // device indexes, for the GPU view
+	SlowStart time.Duration // how long the state of that name lasts; 0 = it has no ramp
+}
+
+// Engine is one upstream. Its exported fields never change.
 type Engine struct {
-	Options
+	Name    string
+	URL     *url.URL
+	Metrics *telemetry.EngineMetrics // nil counts nothing
+
+	forbidden func(netip.Addr) string
+	watch     *Watch
+
+	settings atomic.Pointer[Settings]
 
 	state  stateWord
+	trust  atomic.Pointer[TrustStatus]
 	models atomic.Pointer[Models]
 
 	bytesIn    atomic.Uint64 // bytes received on request connections
-	lastFinish atomic.Int64  // Unix nanoseconds of the last request that ended well
+	lastFinish atomic.Int64  // when the last request ended well, in nanoseconds since born
+	born       time.Time     // with a monotonic reading: a jump of the wall clock must eject nobody
 
 	pool    *Pool
 	asker   *http.Transport // of Get
@@ -54,14 +76,24 @@ type Engine struct {
 // New returns an engine in state down, which is what it is until its first
 // check.
 func New(o Options) *Engine {
-	if o.Dial == 0 {
-		o.Dial = time.Second
-	}
-	e := &Engine{Options: o}
+	e := &Engine{Name: o.Name, URL: o.URL, Metrics: o.Metrics, forbidden: o.Forbidden, watch: o.Watch, born: time.Now()}
+	e.SetSettings(Settings{Profile: o.Profile, APIKey: o.APIKey, InFlight: o.InFlight, Dial: o.Dial, GPUs: o.GPUs, SlowStart: o.SlowStart})
 	e.state.set(Status{State: telemetry.StateDown, Reason: "not checked yet", Since: time.Now()})
+	e.SetTrust(telemetry.TrustBlind, "no events")
 	e.pool = newPool(e)
 	e.asker = e.newAsker()
 	return e
+}
+
+// Settings returns those in force. They must not be written to.
+func (e *Engine) Settings() *Settings { return e.settings.Load() }
+
+// SetSettings replaces them, from the next use on. A Dial of 0 is 1 s.
+func (e *Engine) SetSettings(s Settings) {
+	if s.Dial == 0 {
+		s.Dial = time.Second
+	}
+	e.settings.Store(&s)
 }
 
 // Close drops every idle connection to the engine.
@@ -97,7 +129,7 @@ func (e *Engine) AddBytesIn(n int) { e.bytesIn.Add(uint64(n)) }
 func (e *Engine) BytesIn() uint64 { return e.bytesIn.Load() }
 
 // Finished notes that a request ended well there at t.
-func (e *Engine) Finished(t time.Time) { e.lastFinish.Store(t.UnixNano()) }
+func (e *Engine) Finished(t time.Time) { e.lastFinish.Store(max(int64(t.Sub(e.born)), 1)) }
 
 // LastFinish returns when a request last ended well there, the zero time if
 // none did.
@@ -106,7 +138,7 @@ func (e *Engine) LastFinish() time.Time {
 	if n == 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, n)
+	return e.born.Add(time.Duration(n))
 }
 
 // Pool returns the engine's connection pool.

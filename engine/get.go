@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,17 +9,16 @@ import (
 	"net/http"
 )
 
-// newAsker returns what Get asks with: connections of its own, so that a check
+// newAsker returns what Get and Post ask with: connections of its own, so that a check
 // never waits for or spoils a request's, kept between checks for less than the
 // engine keeps them.
 func (e *Engine) newAsker() *http.Transport {
 	return &http.Transport{
-		Proxy:               nil,
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return e.pool.dialPlain(ctx) },
-		TLSClientConfig:     e.pool.tls.Clone(),
-		MaxIdleConns:        1,
-		TLSHandshakeTimeout: max(e.Dial, 0),
-		IdleConnTimeout:     IdleLimit,
+		Proxy:           nil,
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return e.pool.dialPlain(ctx) },
+		TLSClientConfig: e.pool.tls.Clone(),
+		MaxIdleConns:    1,
+		IdleConnTimeout: IdleLimit,
 	}
 }
 
@@ -27,12 +27,27 @@ func (e *Engine) newAsker() *http.Transport {
 // follows a redirect, and tries both address families. The error wraps the
 // system's, so that errors.Is finds ECONNREFUSED. Safe for concurrent use.
 func (e *Engine) Get(ctx context.Context, path string, limit int64) (status int, body []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL.Scheme+"://"+e.Address()+path, http.NoBody)
+	return e.ask(ctx, http.MethodGet, path, nil, limit)
+}
+
+// Post is Get with a JSON body, which is only read. It is for questions that change nothing, since it may be sent twice.
+func (e *Engine) Post(ctx context.Context, path string, body []byte, limit int64) (status int, answer []byte, err error) {
+	return e.ask(ctx, http.MethodPost, path, body, limit)
+}
+
+func (e *Engine) ask(ctx context.Context, method, path string, body []byte, limit int64) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, e.URL.Scheme+"://"+e.Address()+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot ask %s: %w", e.Name, err)
 	}
-	if e.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+e.APIKey)
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+		// What is posted here changes nothing, so that a kept connection that the engine closed meanwhile may be tried
+		// again afresh; the transport wants to be told so by this key, which is not sent (net/http, Transport).
+		req.Header["Idempotency-Key"] = nil
+	}
+	if key := e.Settings().APIKey; key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := e.asker.RoundTrip(req)
@@ -40,11 +55,11 @@ func (e *Engine) Get(ctx context.Context, path string, limit int64) (status int,
 		return 0, nil, fmt.Errorf("cannot ask %s for %s: %w", e.Name, path, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, limit))
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, limit))
 	if err != nil {
 		return resp.StatusCode, nil, fmt.Errorf("cannot read %s of %s: %w", path, e.Name, err)
 	}
-	return resp.StatusCode, body, nil
+	return resp.StatusCode, answer, nil
 }
 
 func (p *Pool) dialPlain(ctx context.Context) (net.Conn, error) {
@@ -54,5 +69,5 @@ func (p *Pool) dialPlain(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect: %w", err)
 	}
-	return nc, nil
+	return Quiet(nc)
 }

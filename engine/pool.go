@@ -40,7 +40,7 @@ func newPool(e *Engine) *Pool {
 	// Fallback to the other address family starts at once after a short
 	// head start, so a black-holed first address costs a new connection less
 	// than 300 ms (RFC 8305 section 5).
-	p.dialer = net.Dialer{Timeout: max(e.Dial, 0), FallbackDelay: 100 * time.Millisecond, KeepAlive: 15 * time.Second}
+	p.dialer = net.Dialer{FallbackDelay: 100 * time.Millisecond, KeepAlive: 15 * time.Second}
 	p.dialer.Control = p.permit
 	if e.URL != nil && e.URL.Scheme == "https" {
 		p.tls = &tls.Config{ServerName: e.URL.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
@@ -108,23 +108,23 @@ func (p *Pool) Dial(ctx context.Context) (*Conn, error) {
 
 // limit bounds resolution, connecting and the TLS handshake together.
 func (p *Pool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	if p.engine.Dial < 0 {
-		return context.WithCancel(ctx)
+	if d := p.engine.Settings().Dial; d >= 0 {
+		return context.WithTimeout(ctx, d)
 	}
-	return context.WithTimeout(ctx, p.engine.Dial)
+	return context.WithCancel(ctx)
 }
 
 // permit refuses addresses that no engine may have. It runs after resolution
 // and before the connection is opened.
 func (p *Pool) permit(_, address string, _ syscall.RawConn) error {
-	if p.engine.Forbidden == nil {
+	if p.engine.forbidden == nil {
 		return nil
 	}
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("cannot judge address %s: %w", address, err)
 	}
-	if why := p.engine.Forbidden(ap.Addr()); why != "" {
+	if why := p.engine.forbidden(ap.Addr()); why != "" {
 		return fmt.Errorf("cannot use address %s: %s", address, why)
 	}
 	return nil

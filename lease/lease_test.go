@@ -6,53 +6,53 @@ import (
 	"testing"
 )
 
-func acquire(b *Book, l *Lease, a *Account, w Weight) {
+func acquire(b *Book, l *Lease, a *Account, w Claim) {
 	b.Lock()
 	defer b.Unlock()
-	b.AcquireLocked(l, a, w)
+	b.AcquireLocked(l, a, w, 0)
 }
 
 func TestLeaseShrinksWithItsAnswer(t *testing.T) {
 	b, a := NewBook(nil), &Account{}
 	var l Lease
-	acquire(b, &l, a, Weight{Prefill: 1000, Decode: 300})
+	acquire(b, &l, a, Claim{Prefill: 1000, Decode: 300})
 	want := func(step string, load Load) {
 		t.Helper()
 		if got := b.Load(a); got != load {
 			t.Fatalf("%s: load %+v, want %+v", step, got, load)
 		}
 	}
-	want("acquired", Load{Prefill: 1, Tokens: 1300})
+	want("acquired", Load{Prefill: 1, Tokens: 1300, Uncached: 1000, Sequences: 1})
 	l.Generated(5)
-	want("tokens before the phase change count for nothing", Load{Prefill: 1, Tokens: 1300})
-	l.Decoding()
-	want("decoding", Load{Decode: 1, Tokens: 300})
-	l.Decoding()
-	want("decoding twice", Load{Decode: 1, Tokens: 300})
+	want("tokens before the phase change count for nothing", Load{Prefill: 1, Tokens: 1300, Uncached: 1000, Sequences: 1})
+	l.Decoding(0, true)
+	want("decoding", Load{Decode: 1, Tokens: 300, Remaining: 300, Sequences: 1, Decoding: 1})
+	l.Decoding(0, true)
+	want("decoding twice", Load{Decode: 1, Tokens: 300, Remaining: 300, Sequences: 1, Decoding: 1})
 	l.Generated(100)
-	want("100 generated", Load{Decode: 1, Tokens: 200})
+	want("100 generated", Load{Decode: 1, Tokens: 200, Remaining: 200, Sequences: 1, Decoding: 1})
 	l.Generated(50)
-	want("never grows", Load{Decode: 1, Tokens: 200})
+	want("never grows", Load{Decode: 1, Tokens: 200, Remaining: 200, Sequences: 1, Decoding: 1})
 	l.Generated(10_000)
-	want("longer than expected", Load{Decode: 1, Tokens: 1})
-	l.Release()
+	want("longer than expected", Load{Decode: 1, Tokens: 1, Remaining: 1, Sequences: 1, Decoding: 1})
+	l.Release(0)
 	want("released", Load{})
-	l.Release()
+	l.Release(0)
 	want("released twice", Load{})
 }
 
 func TestLeaseMoves(t *testing.T) {
 	b, x, y := NewBook(nil), &Account{}, &Account{}
 	var l Lease
-	acquire(b, &l, x, Weight{Prefill: 10, Decode: 5, Sequences: 2})
-	acquire(b, &l, y, Weight{Prefill: 20, Decode: 5, Sequences: 2})
+	acquire(b, &l, x, Claim{Prefill: 10, Decode: 5, Sequences: 2})
+	acquire(b, &l, y, Claim{Prefill: 20, Decode: 5, Sequences: 2})
 	if got := b.Load(x); got != (Load{}) {
 		t.Fatalf("old engine keeps %+v", got)
 	}
-	if got := b.Load(y); got != (Load{Prefill: 1, Tokens: 25}) {
+	if got := b.Load(y); got != (Load{Prefill: 1, Tokens: 25, Uncached: 20, Sequences: 2}) {
 		t.Fatalf("new engine has %+v", got)
 	}
-	l.Release()
+	l.Release(0)
 	if got := b.Load(y); got != (Load{}) {
 		t.Fatalf("left over: %+v", got)
 	}
@@ -60,9 +60,9 @@ func TestLeaseMoves(t *testing.T) {
 
 func TestZeroLeaseHoldsNothing(t *testing.T) {
 	var l Lease
-	l.Decoding()
+	l.Decoding(0, true)
 	l.Generated(3)
-	l.Release()
+	l.Release(0)
 	if l.Phase() != PhaseNone {
 		t.Fatal("a zero lease has a phase")
 	}
@@ -111,19 +111,19 @@ func TestLedger(t *testing.T) {
 
 func live(b *Book, accounts []*Account, rnd *rand.Rand) {
 	var l Lease
-	defer l.Release()
-	w := Weight{Prefill: rnd.Int64N(5000), Decode: rnd.Int64N(500), Sequences: rnd.Int64N(4)}
+	defer l.Release(0)
+	w := Claim{Prefill: rnd.Int64N(5000), Decode: rnd.Int64N(500), Sequences: rnd.Int64N(4)}
 	for range 1 + rnd.IntN(3) {
 		acquire(b, &l, accounts[rnd.IntN(len(accounts))], w)
 		if rnd.IntN(4) == 0 {
 			return // gone before the first token
 		}
 	}
-	l.Decoding()
+	l.Decoding(0, true)
 	for i := range rnd.Int64N(20) {
 		l.Generated(i * 30)
 	}
 	if rnd.IntN(5) == 0 {
-		l.Release() // an early way out that also runs the deferred one
+		l.Release(0) // an early way out that also runs the deferred one
 	}
 }

@@ -11,8 +11,8 @@ import (
 func TestGoodOutcomeAllocatesNothing(t *testing.T) {
 	r := newRig(t, nil, "a", "b")
 	defer func() { _ = r.l.Close() }()
-	r.apply(r.watches[0], event{kind: checkGood})
-	e := r.watches[0].e
+	r.apply(r.table.Load().watches[0], event{kind: checkGood})
+	e := r.table.Load().watches[0].e
 	if n := testing.AllocsPerRun(1000, func() {
 		r.Outcome(e, engine.OutcomeOK, "")
 		r.Outcome(e, engine.OutcomeNeutral, "")

@@ -20,7 +20,7 @@ func (m *Monitor) readModels(ctx context.Context, w *watch) {
 	if w.e.Models() != nil && !w.modelsRead.IsZero() && now.Sub(w.modelsRead) < m.o.ModelsEvery {
 		return
 	}
-	cctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+	cctx, cancel := context.WithTimeout(ctx, m.tuning.Load().Timeout)
 	defer cancel()
 	status, body, err := m.o.Get(cctx, w.e, "/v1/models", maxModels)
 	if err == nil && status != http.StatusOK {

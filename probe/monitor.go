@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ramjet/engine"
@@ -15,16 +16,29 @@ import (
 // body, as engine.Engine.Get does.
 type Getter func(ctx context.Context, e *engine.Engine, path string, limit int64) (status int, body []byte, err error)
 
+// Tuning is what can be changed while a Monitor runs.
+type Tuning struct {
+	Rules
+	Interval time.Duration // between checks of one engine, give or take 20 %
+	Timeout  time.Duration // limit of one check
+}
+
 // Options configures a Monitor. Start from Defaults.
 type Options struct {
-	Rules
-	Interval    time.Duration // between checks of one engine, give or take 20 %
-	Timeout     time.Duration // limit of one check
+	Tuning
 	ModelsEvery time.Duration // between readings of /v1/models
 
 	Log     *telemetry.Log     // nil = silent
 	Metrics *telemetry.Metrics // nil = a set that nobody reads
 	Get     Getter             // nil = engine.Engine.Get
+
+	// Lost is told when an engine's process is a new one or gone: whatever
+	// it held in its cache is lost. It is called outside every lock. nil =
+	// nobody is told.
+	Lost func(e *engine.Engine, why string)
+
+	// Read is given each reading of an engine's own figures. nil = nobody.
+	Read func(e *engine.Engine, r *Reported)
 
 	// Trial sends one small request of Ramjet's own and reports whether it
 	// finished. nil = one completion of one token. A suspect engine gets no
@@ -36,25 +50,28 @@ type Options struct {
 // Defaults are the values of CONTRACT section 1.
 func Defaults() Options {
 	return Options{
-		Rules: Rules{Successes: 3, Stable: 30 * time.Second, SlowStart: 30 * time.Second, Failures: 3,
-			Stall: 60 * time.Second, EjectAfter: 5, EjectBase: 10 * time.Second, EjectMax: 300 * time.Second},
-		Interval: 2 * time.Second, Timeout: time.Second, ModelsEvery: 60 * time.Second,
+		Tuning: Tuning{
+			Rules: Rules{Successes: 3, Stable: 30 * time.Second, SlowStart: 30 * time.Second, Failures: 3,
+				Stall: 60 * time.Second, EjectAfter: 5, EjectBase: 10 * time.Second, EjectMax: 300 * time.Second},
+			Interval: 2 * time.Second, Timeout: time.Second,
+		},
+		ModelsEvery: 60 * time.Second,
 	}
 }
 
-// Monitor watches a fixed list of engines.
+// Monitor watches engines, which may come and go.
 type Monitor struct {
-	o       Options
-	watches []*watch
-	byName  map[string]*watch
-	byPtr   map[*engine.Engine]*watch
-	slots   chan struct{} // bounds concurrent checks
+	o      Options
+	tuning atomic.Pointer[Tuning]
+	table  atomic.Pointer[table] // replaced whole, under mu
+	slots  chan struct{}         // bounds concurrent checks
 
 	// mu guards every watch's health and orders state changes over all
 	// engines: two engines must not both be ejected because each saw the
 	// other usable.
-	mu   sync.Mutex
-	ring []Transition // oldest first, guarded by mu
+	mu    sync.Mutex
+	ring  []Transition   // oldest first, guarded by mu
+	begin func(w *watch) // starts a loop; nil while Run does not run; guarded by mu
 }
 
 // maxChecks bounds the checks under way at once, so that 200 engines do not
@@ -65,16 +82,9 @@ const maxChecks = 16
 // until Run.
 func New(o Options, engines []*engine.Engine) *Monitor {
 	d := Defaults()
-	if o.Interval <= 0 {
-		o.Interval = d.Interval
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = d.Timeout
-	}
 	if o.ModelsEvery <= 0 {
 		o.ModelsEvery = d.ModelsEvery
 	}
-	o.Successes, o.Failures = max(o.Successes, 1), max(o.Failures, 1)
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewMetrics("", "")
 	}
@@ -86,26 +96,47 @@ func New(o Options, engines []*engine.Engine) *Monitor {
 	if o.Trial == nil {
 		o.Trial = tryCompletion
 	}
-	m := &Monitor{o: o, byName: make(map[string]*watch), byPtr: make(map[*engine.Engine]*watch),
-		slots: make(chan struct{}, maxChecks)}
-	for _, e := range engines {
-		if m.byName[e.Name] != nil {
-			panic("BUG: two engines are named " + e.Name)
-		}
-		w := newWatch(e, o.Metrics.Engine(e.Name))
-		m.watches = append(m.watches, w)
-		m.byName[e.Name], m.byPtr[e] = w, w
-	}
+	m := &Monitor{o: o, slots: make(chan struct{}, maxChecks)}
+	m.Tune(o.Tuning)
+	m.table.Store(newTable(engines, func(e *engine.Engine) *watch { return newWatch(e, o.Metrics.Engine(e.Name)) }))
 	return m
+}
+
+// Tune replaces the limits, from the next check on.
+func (m *Monitor) Tune(t Tuning) {
+	d := Defaults()
+	if t.Interval <= 0 {
+		t.Interval = d.Interval
+	}
+	if t.Timeout <= 0 {
+		t.Timeout = d.Timeout
+	}
+	t.Successes, t.Failures = max(t.Successes, 1), max(t.Failures, 1)
+	m.tuning.Store(&t)
 }
 
 // Run checks the engines until ctx ends and returns when the last check has
 // returned. Call it once.
 func (m *Monitor) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, w := range m.watches {
-		wg.Go(func() { m.loop(ctx, w) })
+	m.mu.Lock()
+	m.begin = func(w *watch) {
+		wctx, cancel := context.WithCancel(ctx)
+		w.stop, w.done = cancel, make(chan struct{})
+		wg.Go(func() {
+			defer close(w.done)
+			defer cancel()
+			m.loop(wctx, w)
+		})
 	}
+	for _, w := range m.table.Load().byPtr {
+		m.begin(w)
+	}
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.mu.Lock()
+	m.begin = nil
+	m.mu.Unlock()
 	wg.Wait()
 }
 
@@ -113,7 +144,7 @@ func (m *Monitor) Run(ctx context.Context) {
 // The common case, a good answer of an engine without a blemish, takes no
 // lock. Engines of another monitor are ignored.
 func (m *Monitor) Outcome(e *engine.Engine, o engine.Outcome, reason string) {
-	w := m.byPtr[e]
+	w := m.table.Load().byPtr[e]
 	if w == nil || o == engine.OutcomeNeutral {
 		return
 	}
@@ -155,7 +186,7 @@ func outcomeEvent(o engine.Outcome, reason string) event {
 // Restarted tells the monitor that an engine's process is a new one, seen by
 // other means than its start time (its event sequence went back).
 func (m *Monitor) Restarted(e *engine.Engine, how string) {
-	if w := m.byPtr[e]; w != nil && m.apply(w, event{kind: restarted, detail: how}) {
+	if w := m.table.Load().byPtr[e]; w != nil && m.apply(w, event{kind: restarted, detail: how}) {
 		w.kick()
 	}
 }
@@ -174,7 +205,7 @@ func (m *Monitor) Ready(name string) error { return m.order(name, orderReady) }
 func (m *Monitor) Eject(name string) error { return m.order(name, orderEject) }
 
 func (m *Monitor) order(name string, k kind) error {
-	w := m.byName[name]
+	w := m.table.Load().byName[name]
 	if w == nil {
 		return fmt.Errorf("cannot change engine %q: %w", name, ErrUnknownEngine)
 	}
@@ -187,11 +218,21 @@ func (m *Monitor) order(name string, k kind) error {
 // reports whether the state is another one.
 func (m *Monitor) apply(w *watch, ev event) bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	changed := m.applyLocked(w, ev)
+	reason := w.h.reason
+	m.mu.Unlock()
+	gone := changed && (ev.kind == requestRefused || ev.kind == checkRefused)
+	if m.o.Lost != nil && (gone || ev.kind == restarted) {
+		m.o.Lost(w.e, reason)
+	}
+	return changed
+}
+
+func (m *Monitor) applyLocked(w *watch, ev event) bool {
 	ev.others = m.othersUsableLocked(w)
 	old := w.h
 	now := time.Now()
-	w.h = next(m.o.Rules, old, ev, now)
+	w.h = next(m.tuning.Load().Rules, old, ev, now)
 	w.blemished.Store(w.h.own > 0 || w.h.state == telemetry.StateSuspect)
 	if w.h.reason != old.reason || w.h.state != old.state {
 		w.e.SetState(w.h.state, w.h.reason)
@@ -208,7 +249,7 @@ func (m *Monitor) apply(w *watch, ev event) bool {
 }
 
 func (m *Monitor) othersUsableLocked(w *watch) bool {
-	for _, o := range m.watches {
+	for _, o := range m.table.Load().watches {
 		if o != w && usable(o.h.state) {
 			return true
 		}
@@ -218,7 +259,9 @@ func (m *Monitor) othersUsableLocked(w *watch) bool {
 
 // changedLocked tells log, metrics and ring about a change of state.
 func (m *Monitor) changedLocked(w *watch, old health, ev event, now time.Time) {
-	w.metrics.SetState(w.h.state)
+	if now := m.table.Load().byName[w.e.Name]; now == w || now == nil {
+		w.metrics.SetState(w.h.state) // else they are another engine's by that name
+	}
 	if w.h.state == telemetry.StateEjected {
 		cause := ev.cause
 		if ev.kind == orderEject {

@@ -321,16 +321,16 @@ func TestNeverBothEjected(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		r := newRig(t, nil, "a", "b", "c")
-		for _, w := range r.watches {
+		for _, w := range r.table.Load().watches {
 			r.apply(w, event{kind: checkGood})
 		}
 		var wg sync.WaitGroup
 		for i := range 60 {
-			wg.Go(func() { r.Outcome(r.watches[i%3].e, engine.OutcomeServerError, "500") })
+			wg.Go(func() { r.Outcome(r.table.Load().watches[i%3].e, engine.OutcomeServerError, "500") })
 		}
 		wg.Wait()
 		left := 0
-		for _, w := range r.watches {
+		for _, w := range r.table.Load().watches {
 			if usable(w.e.State()) {
 				left++
 			}
@@ -500,7 +500,7 @@ func TestHealthView(t *testing.T) {
 		{[]telemetry.State{draining, down}, []bool{true, false}, "unhealthy"},
 	} {
 		r := newRig(t, nil, "a", "b")
-		for i, w := range r.watches {
+		for i, w := range r.table.Load().watches {
 			w.h.state = c.states[i]
 			w.e.SetState(c.states[i], `odd "reason"`)
 			w.accepts.Store(c.accepts[i])

@@ -2,7 +2,9 @@ package probe
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -51,6 +53,11 @@ vllm:num_requests_running{engine="0",model_name="a} 9"} 3.0
 vllm:num_requests_running{engine="1",model_name="a\"b"} 2.0
 vllm:num_requests_waiting{engine="0",model_name="m"} 0.0
 vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 7.0
+vllm:prefix_cache_queries_total{engine="0"} 900
+vllm:prefix_cache_hits_total{engine="0"} 500
+vllm:prefix_cache_hits_total{engine="1"} 50
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="100",num_gpu_blocks_override="None"} 1.0
+vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="120",num_gpu_blocks_override="None"} 1.0
 vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
 vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.41
 vllm:generation_tokens_total{engine="0",model_name="m"} 1.5e+06
@@ -63,14 +70,15 @@ vllm:num_requests_swapped +Inf
 
 func TestParseMetrics(t *testing.T) {
 	t.Parallel()
-	want := Reported{Running: 5, Waiting: 0, KVUsage: 0.41, GenerationTokens: 1500004, StartTime: 1.79601882056e+09}
+	want := Reported{Running: 5, Waiting: 0, KVUsage: 0.41, GenerationTokens: 1500004, StartTime: 1.79601882056e+09,
+		PrefixQueries: 900, PrefixHits: 550, KVBlocks: 220, KVBlockTokens: 16}
 	if got := parseMetrics([]byte(metricsPage)); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got := parseMetrics([]byte(metricsPage[:len(metricsPage)-1])); got != want {
 		t.Errorf("without the last line end: %+v", got)
 	}
-	unknown := Reported{Running: -1, Waiting: -1, KVUsage: -1, GenerationTokens: -1}
+	unknown := Reported{Running: -1, Waiting: -1, KVUsage: -1, GenerationTokens: -1, PrefixQueries: -1, PrefixHits: -1, KVBlocks: -1, KVBlockTokens: -1}
 	for _, page := range []string{"", "\n\n", "<html>", "vllm:generation_tokens_total", "vllm:generation_tokens_total{", "vllm:generation_tokens_total{} x",
 		"vllm:generation_tokens_total NaN", "vllm:generation_tokens_total -5", "vllm:generation_tokens_total 1 2 3"} {
 		if got := parseMetrics([]byte(page)); got != unknown {
@@ -101,4 +109,21 @@ func FuzzParseMetrics(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestParseMetricsBoundsSums: samples are finite and their sums are not.
+func TestParseMetricsBoundsSums(t *testing.T) {
+	t.Parallel()
+	var page strings.Builder
+	for _, name := range []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "prefix_cache_queries_total", "prefix_cache_hits_total"} {
+		for rank := range 2 {
+			fmt.Fprintf(&page, "vllm:%s{engine=\"%d\"} 1.7e308\n", name, rank)
+		}
+	}
+	r := parseMetrics([]byte(page.String()))
+	for name, v := range map[string]float64{"running": r.Running, "waiting": r.Waiting, "tokens": r.GenerationTokens, "queries": r.PrefixQueries, "hits": r.PrefixHits} {
+		if v != -1 {
+			t.Errorf("%s: %v, want unknown", name, v)
+		}
+	}
 }

@@ -30,6 +30,7 @@ type health struct {
 	state  telemetry.State
 	reason string
 
+	late      bool      // it was added while Ramjet ran: it is new
 	asked     bool      // a check was answered or refused since Ramjet started
 	good      int       // good checks in a row
 	firstGood time.Time // the first of them
@@ -59,6 +60,7 @@ const (
 	stalled                    // its streams stand still
 	frozen                     // no sign of life at all
 	timePassed                 // a time in until may have come
+	removed                    // it is not configured any more
 	orderDrain                 // by an operator
 	orderReady
 	orderEject
@@ -119,6 +121,8 @@ func next(r Rules, h health, ev event, now time.Time) health {
 		return fence(h, "frozen: "+ev.detail)
 	case timePassed:
 		return h
+	case removed:
+		return h.enter(telemetry.StateDraining, "removed from the configuration")
 	case orderDrain:
 		return h.enter(telemetry.StateDraining, "drained by an operator")
 	case orderReady:
@@ -177,12 +181,16 @@ func recovered(h health) health {
 func nextGood(r Rules, h health, now time.Time) health {
 	first := !h.asked
 	h.asked = true
-	if first && h.state == telemetry.StateDown {
+	if first && h.state == telemetry.StateDown && !h.late {
 		// An engine that was there before Ramjet is not new.
 		return h.enter(telemetry.StateReady, "answered when Ramjet started")
 	}
 	if h.state == telemetry.StateDown {
-		h = h.enter(telemetry.StateWarming, "answers again")
+		reason := "answers again"
+		if first {
+			reason = "answers for the first time"
+		}
+		h = h.enter(telemetry.StateWarming, reason)
 	}
 	h.failed, h.timedOut = 0, 0
 	if h.good == 0 {

@@ -25,7 +25,7 @@ func (m *Monitor) try(ctx context.Context, w *watch, trials *sync.WaitGroup) {
 	m.mu.Lock()
 	due := w.h.state == telemetry.StateSuspect && w.h.good >= recoverGood && !w.h.finished
 	m.mu.Unlock()
-	limit := trialTimes * m.o.Timeout
+	limit := trialTimes * m.tuning.Load().Timeout
 	if !due || time.Since(w.tried) < limit || w.trying.Swap(true) {
 		return
 	}
@@ -102,8 +102,8 @@ func trialRequest(e *engine.Engine) []byte {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /v1/completions HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nAccept-Encoding: identity\r\n", e.Address())
-	if e.APIKey != "" {
-		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", e.APIKey)
+	if key := e.Settings().APIKey; key != "" {
+		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", key)
 	}
 	fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(raw), raw)
 	return b.Bytes()

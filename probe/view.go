@@ -54,7 +54,8 @@ type EngineHealth struct {
 func (m *Monitor) Health() HealthView {
 	v := HealthView{Status: HealthUnhealthy}
 	good, open := 0, 0
-	for _, w := range m.watches {
+	watches := m.table.Load().watches
+	for _, w := range watches {
 		s := w.e.Status()
 		v.Engines = append(v.Engines, EngineHealth{Name: w.e.Name, State: s.State, Reason: s.Reason, Since: s.Since})
 		if usable(s.State) {
@@ -65,7 +66,7 @@ func (m *Monitor) Health() HealthView {
 		}
 	}
 	switch {
-	case good > 0 && good == len(m.watches):
+	case good > 0 && good == len(watches):
 		v.Status = HealthOK
 	case good > 0 || open > 0:
 		v.Status = HealthDegraded
@@ -76,7 +77,7 @@ func (m *Monitor) Health() HealthView {
 // Accepts reports whether an engine may be tried when none is usable: it is
 // not draining and its port took the last check's connection.
 func (m *Monitor) Accepts(e *engine.Engine) bool {
-	w := m.byPtr[e]
+	w := m.table.Load().byPtr[e]
 	return w != nil && e.State() != telemetry.StateDraining && w.accepts.Load()
 }
 

@@ -39,7 +39,9 @@ type watch struct {
 	reported  atomic.Pointer[Reported]
 	trying    atomic.Bool // a trial is under way
 
-	h health // guarded by Monitor.mu
+	h    health             // guarded by Monitor.mu
+	stop context.CancelFunc // ends the loop, nil before there is one; guarded by Monitor.mu
+	done chan struct{}      // closed when the loop ended; guarded by Monitor.mu
 
 	// What follows belongs to the engine's loop.
 	vital      vitals
@@ -97,7 +99,7 @@ func (m *Monitor) loop(ctx context.Context, w *watch) {
 			if !m.cycle(ctx, w, &trials) {
 				return
 			}
-			due = time.Now().Add(jitter(m.o.Interval))
+			due = time.Now().Add(jitter(m.tuning.Load().Interval))
 		} else {
 			m.apply(w, event{kind: timePassed})
 		}
@@ -151,7 +153,7 @@ func (m *Monitor) cycle(ctx context.Context, w *watch, trials *sync.WaitGroup) b
 
 // check asks for /health and says whether the port accepted a connection.
 func (m *Monitor) check(ctx context.Context, w *watch) (ev event, accepts bool) {
-	cctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+	cctx, cancel := context.WithTimeout(ctx, m.tuning.Load().Timeout)
 	defer cancel()
 	status, _, err := m.o.Get(cctx, w.e, "/health", maxHealth)
 	var op *net.OpError
@@ -180,7 +182,7 @@ func timedOut(err error) bool {
 // readMetrics reads the engine's own figures and looks for another process
 // behind the same address.
 func (m *Monitor) readMetrics(ctx context.Context, w *watch) {
-	cctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+	cctx, cancel := context.WithTimeout(ctx, m.tuning.Load().Timeout)
 	defer cancel()
 	status, body, err := m.o.Get(cctx, w.e, "/metrics", maxMetrics)
 	if err != nil || status != http.StatusOK {
@@ -191,6 +193,9 @@ func (m *Monitor) readMetrics(ctx context.Context, w *watch) {
 	r := parseMetrics(body)
 	r.Time = now
 	w.reported.Store(&r)
+	if m.o.Read != nil {
+		m.o.Read(w.e, &r)
+	}
 	v := &w.vital
 	if r.GenerationTokens != v.tokens {
 		if v.tokens >= 0 {
@@ -218,10 +223,11 @@ func (m *Monitor) judgeStreams(w *watch, now time.Time) {
 		v.streams, v.progress, v.moved = n, progress, now
 		return
 	}
-	if m.o.Stall <= 0 || now.Sub(v.moved) < m.o.Stall {
+	stall := m.tuning.Load().Stall
+	if stall <= 0 || now.Sub(v.moved) < stall {
 		return
 	}
-	if v.tokens >= 0 && now.Sub(v.tokensAt) < m.o.Stall {
+	if v.tokens >= 0 && now.Sub(v.tokensAt) < stall {
 		return
 	}
 	m.apply(w, event{kind: stalled, detail: fmt.Sprintf("%d streams without a token for %s", n, now.Sub(v.moved).Round(time.Millisecond))})
@@ -238,7 +244,7 @@ func (m *Monitor) judgeLife(w *watch, alive bool, now time.Time) {
 	if last := w.e.LastFinish(); last.After(v.sign) {
 		v.sign = last
 	}
-	if m.o.Stall <= 0 || now.Sub(v.sign) < m.o.Stall {
+	if stall := m.tuning.Load().Stall; stall <= 0 || now.Sub(v.sign) < stall {
 		return
 	}
 	m.apply(w, event{kind: frozen, detail: fmt.Sprintf("no answer and no byte for %s", now.Sub(v.sign).Round(time.Millisecond))})

@@ -112,6 +112,51 @@ func TestAbortPasses(t *testing.T) {
 	f.outcomes(verdictOn{"a", engine.OutcomeAborted})
 }
 
+// TestAbortBehindOutputPasses in every dialect and shape: tokens are out, so
+// the request stays where it is, and its engine is to blame.
+func TestAbortBehindOutputPasses(t *testing.T) {
+	t.Parallel()
+	delta := func(i, n int) string { return dialectBodies[i].events[n] }
+	for _, c := range []struct{ name, path, body, stream, plain string }{
+		{
+			"chat", chatPath, chatBody, roleEvent + tokenEvent + abortEvent + doneEvent,
+			`{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"foo"},"finish_reason":"abort"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`,
+		},
+		{
+			"responses", "/v1/responses", `{"model":"m","input":"hi"}`,
+			delta(2, 0) + delta(2, 2) + namedEvent("response.incomplete", `{"response":{"id":"r","incomplete_details":null,"output":[{"type":"message","content":[{"type":"output_text","text":" foo"}]}],"status":"incomplete","usage":{"input_tokens":9,"output_tokens":1}},"type":"response.incomplete"}`),
+			`{"id":"r","object":"response","incomplete_details":null,"output":[{"type":"message","content":[{"type":"output_text","text":"foo"}]}],"status":"incomplete","usage":{"input_tokens":9,"output_tokens":1}}`,
+		},
+		{
+			"responses, cancelled", "/v1/responses", `{"model":"m","input":"hi"}`,
+			delta(2, 0) + delta(2, 2) + namedEvent("response.completed", `{"response":{"id":"r","output":[],"status":"cancelled","usage":null},"type":"response.completed"}`),
+			`{"id":"r","object":"response","output":[{"type":"message","content":[{"type":"output_text","text":"foo"}]}],"status":"cancelled","usage":null}`,
+		},
+		{
+			"anthropic", "/v1/messages", `{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
+			delta(3, 0) + delta(3, 1) + namedEvent("message_delta", `{"type":"message_delta","delta":{"stop_reason":"abort"},"usage":{"input_tokens":9,"output_tokens":1}}`) + delta(3, 3),
+			`{"id":"m","type":"message","role":"assistant","content":[{"type":"text","text":"foo"}],"stop_reason":"abort","usage":{"input_tokens":9,"output_tokens":1}}`,
+		},
+	} {
+		for shape, sent := range map[string]string{
+			"stream": streamHead + chunk(c.stream) + endOfBody,
+			"plain":  sized("200 OK", "application/json", c.plain),
+		} {
+			t.Run(c.name+"/"+shape, func(t *testing.T) {
+				t.Parallel()
+				f := start(t, []script{answering(sent), streaming})
+				want := c.stream
+				if shape == "plain" {
+					want = c.plain
+				}
+				f.ask(post(c.path, c.body)).want(t, 200, want)
+				f.ends(telemetry.EndEngineDied)
+				f.outcomes(verdictOn{"a", engine.OutcomeAborted})
+			})
+		}
+	}
+}
+
 // TestErrorEventPasses and ends the request engine-error.
 func TestErrorEventPasses(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func (f *flight) admit() *wire.Error {
 	if fault := pathFault(path); fault != "" {
 		return &wire.Error{Code: wire.CodeInvalidRequest, Message: "the path holds " + fault + "; write it plainly"}
 	}
-	f.ep = f.s.paths.find(path)
+	f.ep = f.live.paths.find(path)
 	if f.ep != nil {
 		f.dialect = f.ep.dialect
 	}
@@ -33,7 +33,7 @@ func (f *flight) admit() *wire.Error {
 	if f.preflight() {
 		return nil
 	}
-	if f.s.Keys != nil && f.ep.kind != kindHealth && !f.s.Keys.admits(h) {
+	if f.live.Keys != nil && f.ep.kind != kindHealth && !f.live.Keys.admits(h) {
 		return &wire.Error{Code: wire.CodeInvalidAPIKey}
 	}
 	if h.UpgradeTo != nil && sameName(h.UpgradeTo, "websocket") && f.ep.kind != kindRealtime {
@@ -158,7 +158,7 @@ func (f *flight) reject(e *wire.Error) {
 func (f *flight) rejectUnread(e *wire.Error) {
 	f.close = true
 	f.fail(e, telemetry.EndRejected)
-	f.c.linger()
+	f.linger()
 }
 
 // skipBody reads past the body of a request that needs none. It reports whether
@@ -188,6 +188,7 @@ func (f *flight) skipBody() bool {
 		}
 		left -= int64(got)
 	}
+	f.bodyRead = true
 	return true
 }
 

@@ -39,9 +39,9 @@ func (b *body) reserve(s *Server, n int64, g *gate) bool {
 	if b.buf != nil {
 		// A body of unknown length doubles, or growing would copy it again
 		// and again.
-		need = max(need, min(2*int64(len(b.buf.b)), s.Limits.Body))
+		need = max(need, min(2*int64(len(b.buf.b)), s.settings().Limits.Body))
 	}
-	wait := s.Limits.QueueWait
+	wait := s.settings().Limits.QueueWait
 	if !s.bodies.take(need-b.booked, wait, g) {
 		return false
 	}
@@ -76,7 +76,7 @@ var (
 // cannot be used again.
 func (f *flight) readBody() *wire.Error {
 	h := &f.c.head
-	if h.ContentLength > f.s.Limits.Body {
+	if h.ContentLength > f.live.Limits.Body {
 		return errBodyTooLarge
 	}
 	if !h.Chunked && h.ContentLength <= 0 {
@@ -163,7 +163,7 @@ func (f *flight) decode(raw []byte) (int, *wire.Error) {
 			return 0, &wire.Error{Code: wire.CodeMalformedHTTP, Message: "the request body's chunking is broken: " + err.Error()}
 		}
 		if data {
-			if int64(f.body.n+n) > f.s.Limits.Body {
+			if int64(f.body.n+n) > f.live.Limits.Body {
 				return 0, errBodyTooLarge
 			}
 			if !f.body.reserve(f.s, int64(f.body.n+n), &f.c.gate) {
@@ -200,12 +200,15 @@ func (c *conn) keep(rest []byte, scratch *buffer) {
 
 // read reads more of the body, judging the client's rate.
 func (r *bodyReader) read(p []byte) (int, *wire.Error) {
-	rate := r.c.srv.Timeouts.ClientBodyRate
+	rate := r.c.srv.settings().Timeouts.ClientBodyRate
 	if rate > 0 {
 		allowed := max(rateGrace, time.Duration(float64(r.got)/float64(rate)*float64(time.Second)))
 		_ = r.c.nc.SetReadDeadline(r.start.Add(allowed))
 		r.slow = true
-		if r.c.gate.aborted() != telemetry.EndNone {
+		switch r.c.gate.aborted() {
+		case telemetry.EndNone:
+		case telemetry.EndClientGoneWaiting: // what it sent is there, and its FIN behind it
+		default:
 			r.c.interrupt() // the deadline above may have undone it
 		}
 	}

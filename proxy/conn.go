@@ -32,6 +32,7 @@ type conn struct {
 	gives func()
 
 	limited bool      // a write deadline is set
+	mute    bool      // nothing more is written: the client left
 	spare   []*buffer // former in buffers that the present head still lies in
 	served  int       // requests answered on this connection
 }
@@ -105,7 +106,7 @@ func (c *conn) handshake() bool {
 	if !secure {
 		return true
 	}
-	if d := c.srv.Timeouts.ClientHeader; d > 0 {
+	if d := c.srv.settings().Timeouts.ClientHeader; d > 0 {
 		_ = tc.SetDeadline(time.Now().Add(d))
 		defer func() { _ = tc.SetDeadline(time.Time{}) }()
 	}
@@ -158,7 +159,7 @@ func (c *conn) readHead() (int, error) {
 				return 0, errHeaderTooLarge
 			}
 			c.makeRoom()
-			if d := c.srv.Timeouts.ClientHeader; d > 0 && !limited {
+			if d := c.srv.settings().Timeouts.ClientHeader; d > 0 && !limited {
 				limited = true
 				_ = c.nc.SetReadDeadline(time.Now().Add(d))
 			}
@@ -179,6 +180,7 @@ func (c *conn) makeRoom() {
 	if c.w < len(c.in.b) {
 		return
 	}
+	c.head.Moved()
 	unread := c.in.b[c.r:c.w]
 	if c.r > 0 {
 		copy(c.in.b, unread)

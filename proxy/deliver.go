@@ -120,7 +120,7 @@ func (f *flight) judge(e *engine.Engine, sent sendResult) verdict {
 	if v, again := f.tryOthersFirst(e, h); again {
 		return v
 	}
-	if f.s.StreamRelay && f.relay.sse {
+	if f.live.StreamRelay && f.relay.sse {
 		return f.deliverTwin(e, sent)
 	}
 	if f.relay.sse || !f.relay.keep {
@@ -149,7 +149,7 @@ func (f *flight) setFraming(h *wire.ResponseHead) {
 		r.framing, r.reframe = framedByClose, true
 	}
 	r.dropUsage = f.inject && r.sse
-	r.reframe = r.reframe || r.dropUsage || r.sse && f.s.StreamRelay
+	r.reframe = r.reframe || r.dropUsage || r.sse && f.live.StreamRelay
 	if f.c.head.Minor == 0 && (r.reframe || h.Chunked) {
 		// A client that cannot read chunks gets the bare body, which ends
 		// with the connection.
@@ -269,6 +269,10 @@ func (f *flight) conclude(e *engine.Engine, sent sendResult) verdict {
 	switch {
 	case r.moving():
 		return f.vain(e)
+	case r.said && f.clientLeft():
+		// SDKs hang up behind [DONE], and the last chunk can be behind that.
+		f.part()
+		return f.complete(e, sendResult{})
 	case r.sendErr != nil:
 		return f.unsendable()
 	case r.done:
@@ -286,6 +290,13 @@ func (f *flight) conclude(e *engine.Engine, sent sendResult) verdict {
 	}
 	return f.cut(verdict{end: telemetry.EndEngineDied, outcome: engine.OutcomeDied, code: wire.CodeEngineUnreachable,
 		detail: e.Name + ": " + describe(r.readErr) + " inside the answer", retry: telemetry.RetryDied}, wire.CodeEngineDied)
+}
+
+// clientLeft reports whether the client ended the relay.
+func (f *flight) clientLeft() bool {
+	cause := f.c.gate.aborted()
+	failed := f.relay.sendErr != nil && !errors.Is(f.relay.sendErr, os.ErrDeadlineExceeded)
+	return cause == telemetry.EndClientGoneWaiting || cause == telemetry.EndNone && failed
 }
 
 func describe(err error) string {

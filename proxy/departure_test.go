@@ -16,22 +16,23 @@ import (
 var departures = []struct {
 	name  string
 	leave func(nc net.Conn)
+	also  []telemetry.End // of requests that it sent before
 }{
-	{"FIN", func(nc net.Conn) { _ = nc.Close() }},
+	{"FIN", func(nc net.Conn) { _ = nc.Close() }, nil},
 	{"RST", func(nc net.Conn) {
 		nc = socketOf(nc)
 		if tc, ok := nc.(*net.TCPConn); ok {
 			_ = tc.SetLinger(0)
 		}
 		_ = nc.Close()
-	}},
+	}, nil},
 	{"half-close", func(nc net.Conn) {
 		_ = socketOf(nc).(interface{ CloseWrite() error }).CloseWrite()
-	}},
-	{"pipelined bytes, then FIN", func(nc net.Conn) {
-		_, _ = nc.Write([]byte(post(chatPath, chatBody)))
+	}, nil},
+	{"pipelined requests, then FIN", func(nc net.Conn) {
+		_, _ = nc.Write([]byte(post(chatPath, chatBody) + post(chatPath, chatSBody) + post(chatPath, chatBody)[:20]))
 		_ = nc.Close()
-	}},
+	}, []telemetry.End{telemetry.EndClientGoneWaiting, telemetry.EndClientGoneWaiting}},
 }
 
 // socketOf returns what lies under TLS: its own half-close, an alert without a
@@ -103,7 +104,7 @@ func TestDeparture(t *testing.T) {
 						c.head("POST")
 					}
 					d.leave(nc)
-					r := f.ends(s.end)[0]
+					r := f.ends(append([]telemetry.End{s.end}, d.also...)...)[0]
 					if r.Status != 499 {
 						t.Errorf("status %d, want 499", r.Status)
 					}

@@ -18,7 +18,7 @@ const (
 // the zero time if no limit is set. Comments do not move it: they are no sign
 // of a token.
 func (f *flight) engineDeadline() time.Time {
-	t := &f.s.Timeouts
+	t := &f.live.Timeouts
 	var deadline time.Time
 	switch {
 	case f.wait1 == waitHead && t.Head > 0 && (!f.upload || f.uploaded):
@@ -40,7 +40,7 @@ func (f *flight) engineDeadline() time.Time {
 // when the deadline passes, so a limit on gaps costs nothing per event.
 func (f *flight) limitEngine() {
 	deadline := f.engineDeadline()
-	if gap := f.s.Timeouts.EventGap; gap > 0 && f.wait1 != waitHead {
+	if gap := f.live.Timeouts.EventGap; gap > 0 && f.wait1 != waitHead {
 		if soon := time.Now().Add(gap); deadline.IsZero() || soon.Before(deadline) {
 			deadline = soon
 		}
@@ -76,6 +76,9 @@ func (f *flight) settle() {
 		return
 	}
 	f.settled = true
+	if f.learnt {
+		f.givePrompt()
+	}
 	f.text = f.text[:0]
 	f.rec.Method = f.hold(f.rec.Method)
 	f.rec.Path = f.hold(f.rec.Path)
@@ -144,7 +147,8 @@ func (f *flight) countUsage() {
 	if output > 0 {
 		m.OutputTokens.Add(output)
 	}
-	if output > 1 && s.first {
+	// Several answers are generated at once.
+	if output /= max(int(f.query.Sequences), 1); output > 1 && s.first {
 		m.TPOT.Update((since(f.began) - f.rec.TTFT) / float64(output-1))
 	}
 }
@@ -157,11 +161,16 @@ func (f *flight) finish() {
 	case telemetry.EndEngineStalled:
 		// What told us left a deadline, be it after the answer was whole.
 		_ = f.c.nc.SetDeadline(time.Time{})
+	case telemetry.EndClientGoneWaiting:
+		f.part()
+		f.readOn()
 	default:
 		f.close = true
 	}
-	f.lease.Release()
 	f.dropEngine()
+	f.audit()
+	f.lease.Release(f.s.Now())
+	f.givePrompt()
 	f.report()
 	f.relay.giveAll()
 	f.settle()
@@ -173,9 +182,36 @@ func (f *flight) finish() {
 	}
 	if len(f.tried) > 0 {
 		// A load balancer's health checks must not keep a drain awake.
-		f.s.lastSeen.Store(time.Now().UnixNano())
+		f.s.lastSeen.Store(int64(time.Since(f.s.began)))
 	}
 	f.s.requests.Add(-1)
+}
+
+// part ends the connection because its client left.
+func (f *flight) part() {
+	f.parted = f.parted || !f.close
+	f.close = true
+}
+
+// readOn keeps a connection whose client left for what it sent before: a
+// request whose head is there whole has an end and a line like any other, and
+// behind the last one stands the client's FIN. It needs the place where the
+// next head begins, and a client that was not told that nothing more is read.
+// Nothing more is written: behind an answer that was cut, any other would be
+// read as its rest.
+func (f *flight) readOn() {
+	if !f.parted || !f.c.head.KeepAlive || !f.bodyRead || f.upload && !f.uploaded {
+		return
+	}
+	if !f.c.mute {
+		half, ok := f.c.socketConn.(interface{ CloseWrite() error })
+		if !ok || half.CloseWrite() != nil {
+			return
+		}
+		f.c.mute = true // a second time it fails
+	}
+	f.close = false
+	_ = f.c.nc.SetDeadline(time.Time{}) // the abort left one
 }
 
 // report writes the one access line and counts the request.
@@ -194,6 +230,12 @@ func (f *flight) report() {
 	r.Attempts = len(f.tried)
 	r.Engine = f.sent.engine
 	r.Reason = f.decision.Reason
+	if f.decision.Member != nil {
+		r.Keys, r.MatchTokens = f.decision.Keys, int(f.decision.Match)
+	}
+	if f.query.Prompt.Exact && r.PromptTokens < 0 {
+		r.PromptTokens = int(f.query.Prompt.Tokens)
+	}
 	r.Engines = f.names[:0]
 	for i := range f.tried {
 		r.Engines = append(r.Engines, f.tried[i].member.Engine.Name)
@@ -205,6 +247,7 @@ func (f *flight) report() {
 		r.Error = f.fault
 	}
 	f.s.Access.Write(r)
+	f.keepExplanation()
 	model := f.model
 	if model == "" && len(r.Model) == 0 && f.decision.Member != nil {
 		// No model was named, so it was the engine's own default.

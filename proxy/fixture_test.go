@@ -12,6 +12,7 @@ import (
 
 	"ramjet/engine"
 	"ramjet/lease"
+	"ramjet/radix"
 	"ramjet/route"
 	"ramjet/telemetry"
 )
@@ -51,11 +52,14 @@ func start(t testing.TB, scripts []script, tweaks ...func(*setup)) *fixture {
 	log := telemetry.NewLog(f.log, telemetry.LevelDebug, telemetry.FormatJSON)
 	access := telemetry.NewAccessLog(f.access, telemetry.FormatJSON)
 	s.Options = Options{
-		Metrics: metrics, Log: log, Access: access, Version: "test", XRamjet: true,
+		Metrics: metrics, Log: log, Access: access, Version: "test",
 		Outcomes: &f.judged,
 		Health:   func(dst []byte) ([]byte, bool) { return append(dst, `{"status":"ok","engines":{}}`...), true },
-		Limits:   Limits{Body: 64 << 20, BodyMemory: 1 << 30, Header: 32 << 10, QueueWait: 30 * time.Second},
-		Timeouts: Timeouts{ClientHeader: 10 * time.Second, ClientBodyRate: 16 << 10, ClientWrite: 60 * time.Second},
+		Settings: Settings{
+			XRamjet:  true,
+			Limits:   Limits{Body: 64 << 20, BodyMemory: 1 << 30, Header: 32 << 10, QueueWait: 30 * time.Second},
+			Timeouts: Timeouts{ClientHeader: 10 * time.Second, ClientBodyRate: 16 << 10, ClientWrite: 60 * time.Second},
+		},
 	}
 	for _, tweak := range tweaks {
 		tweak(&s)
@@ -68,7 +72,9 @@ func start(t testing.TB, scripts []script, tweaks ...func(*setup)) *fixture {
 		f.addEngine(i, sc, &s, metrics)
 	}
 	f.book = lease.NewBook(func() { f.srv.Released() })
-	s.Router = route.New(f.book, s.policy, f.set)
+	s.Router = route.New(f.book, radix.NewIndex(), radix.NewMemory(), route.Settings{
+		Policy: s.policy, Profile: route.ProfileRule, Threshold: 256, Exact: route.ExactPercent, Percent: 100, Tie: 0.02,
+	}, f.set)
 	if f.srv, err = New(s.Options); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +124,7 @@ func (f *fixture) addEngine(i int, sc script, s *setup, metrics *telemetry.Metri
 	e.SetModels(engine.NewModels([]string{"m"}, [][]byte{[]byte(`{"id":"m","object":"model"}`)}, nil))
 	f.engines = append(f.engines, raw)
 	f.members = append(f.members, e)
-	f.set.Members = append(f.set.Members, route.Member{Engine: e, Account: &lease.Account{}})
+	f.set.Members = append(f.set.Members, route.Member{Engine: e, Account: lease.NewAccount(""), Slot: i})
 }
 
 // checkIdle waits until no request is under way.

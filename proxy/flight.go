@@ -9,6 +9,7 @@ import (
 	"ramjet/lease"
 	"ramjet/route"
 	"ramjet/telemetry"
+	"ramjet/tokens"
 	"ramjet/wire"
 )
 
@@ -16,8 +17,9 @@ import (
 // it uses again and again; only the goroutine that serves the connection
 // touches it.
 type flight struct {
-	c *conn
-	s *Server
+	c    *conn
+	s    *Server
+	live *live // the settings that it began with
 
 	// What the client asked.
 	began    time.Time
@@ -34,6 +36,8 @@ type flight struct {
 	upload   bool              // the body is streamed through, not held
 	bodyRead bool              // the request was consumed to its end
 	close    bool              // the connection ends after this answer
+	parted   bool              // and only because the client left
+	lingered bool              // and waited for its client to read it
 
 	// Where it stands.
 	lease    lease.Lease
@@ -42,6 +46,9 @@ type flight struct {
 	sent     sentState
 	up       *engine.Conn
 	resp     wire.ResponseHead
+	prompt   *prompt // until the first token, and until the request can no longer move
+	learnt   bool    // the present attempt's engine computed it
+	handed   bool    // the present attempt carries the prompt's ids
 	saved    *savedAnswer
 	last     verdict
 	trying   bool // an attempt is under way
@@ -56,7 +63,18 @@ type flight struct {
 	limited    bool      // a read deadline is set on the engine's connection
 	settled    bool      // the request's bytes are given back
 
+	// Of the prompt, to be compared with what the engine counts.
+	class       tokens.Class
+	predicted   int
+	promptBytes int
+	dispatch    Mark // what was heard of the engine's cache when it was sent
+	first       Mark // and at the first token
+	claim       Claim
+	matches     []int32
+	told        Audit // what the last answer showed
+
 	relay    relay
+	explain  route.Explanation
 	rec      telemetry.AccessRecord
 	model    string   // the served model's name, for labels
 	fault    string   // what went wrong, for the log
@@ -74,6 +92,7 @@ type tried struct {
 // sentState says what of the answer has reached the client.
 type sentState struct {
 	head    bool // a response head
+	torn    bool // only a part of that head
 	body    bool // at least one byte of its body
 	chunked bool // the head promised chunks
 	sse     bool // the head promised an event stream
@@ -84,7 +103,7 @@ type sentState struct {
 }
 
 func (f *flight) init(c *conn) {
-	f.c, f.s = c, c.srv
+	f.c, f.s, f.live = c, c.srv, c.srv.settings()
 	f.id = make([]byte, 0, 36)
 	f.relay.bind(f)
 }
@@ -109,6 +128,7 @@ func (f *flight) run() (again bool) {
 
 func (f *flight) begin() {
 	f.s.requests.Add(1)
+	f.live = f.s.settings()
 	f.began = time.Now()
 	if f.s.Tick != nil {
 		f.s.Tick(f.began)
@@ -118,16 +138,18 @@ func (f *flight) begin() {
 		PromptTokens: telemetry.Unknown, MatchTokens: telemetry.Unknown,
 		CachedTokens: telemetry.Unknown, OutputTokens: telemetry.Unknown,
 		Route: telemetry.Unknown, Queue: telemetry.Unknown, TTFT: telemetry.Unknown, Duration: telemetry.Unknown,
-		Keys: "none",
 	}
 	f.ep, f.dialect, f.alias, f.fault = nil, wire.DialectOpenAI, "", ""
 	f.inject, f.upload, f.bodyRead, f.close = false, false, false, false
 	f.limited, f.settled, f.model, f.ttfb = false, false, "", 0
-	f.uploaded = false
+	f.uploaded, f.lingered, f.parted = false, false, false
 	f.query = route.Request{}
 	f.peek.Object = false // what the last body said
 	f.decision = route.Decision{}
 	f.tried = f.tried[:0]
+	f.handed, f.class, f.predicted, f.promptBytes = false, 0, 0, 0
+	f.learnt, f.relay.seen = false, seen{}
+	f.explain.Reset()
 	f.sent = sentState{}
 	f.saved = nil
 }

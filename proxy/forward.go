@@ -59,7 +59,7 @@ func (f *flight) forward() {
 		if v.outcome == engine.OutcomeRefused {
 			refused++
 		}
-		f.lease.Release() // the wait for another engine must not weigh on this one
+		f.lease.Release(f.s.Now()) // the wait for another engine must not weigh on this one
 		f.markTried(&f.query)
 		if !f.mayTryAnother() {
 			f.giveUp(v, refused)
@@ -94,13 +94,8 @@ func (f *flight) othersLeft() bool {
 	return f.s.Router.CanPick(&q)
 }
 
-// markTried keeps the present engine out of q's further picks. An engine that
-// was meanwhile removed cannot be picked anyway.
-func (f *flight) markTried(q *route.Request) {
-	if i := f.s.Router.Members().Index(f.member()); i >= 0 {
-		q.Tried |= 1 << i
-	}
-}
+// markTried keeps the present engine out of q's further picks.
+func (f *flight) markTried(q *route.Request) { q.Tried |= 1 << f.decision.Slot }
 
 // exhausted ends a request for which no (further) engine can be picked.
 func (f *flight) exhausted(e *wire.Error, refused int) {
@@ -161,7 +156,7 @@ func (f *flight) departed(cause telemetry.End) {
 
 // clientGone closes the books on a client that left.
 func (f *flight) clientGone() {
-	f.close = true
+	f.part()
 	end := telemetry.EndClientGoneWaiting
 	if f.sent.body {
 		end = telemetry.EndClientGoneStreaming
@@ -187,7 +182,11 @@ func (f *flight) try(m *route.Member) (v verdict) {
 		}
 		f.dispatched, f.wait1 = time.Now(), waitHead
 		f.limitEngine()
+		if f.s.Residency != nil {
+			f.dispatch = f.s.Residency.Mark(f.decision.Slot)
+		}
 		sent := f.send(e)
+		f.beside(e)
 		v, stale := f.receive(e, sent)
 		if stale && !fresh && (!f.upload || !f.bodyRead) {
 			// The engine closed an idle connection just as we used it. This
@@ -205,6 +204,7 @@ func (f *flight) try(m *route.Member) (v verdict) {
 func (f *flight) renew() {
 	f.c.gate.streaming.Store(false)
 	f.rec.TTFT = telemetry.Unknown
+	f.learnt, f.relay.seen = false, seen{}
 }
 
 // connect makes f.up a connection to e, from the pool unless fresh.
@@ -246,7 +246,7 @@ func (f *flight) interrupted() verdict {
 	case telemetry.EndEngineStalled:
 		v := verdict{end: cause, outcome: engine.OutcomeNeutral, code: wire.CodeEngineTimeout,
 			detail: "the engine gave no sign of life", retry: telemetry.RetryDied}
-		if f.sent.body {
+		if f.sent.body || f.sent.torn {
 			_ = f.c.nc.SetDeadline(time.Now().Add(time.Second))
 			f.endStream(wire.CodeEngineStalled, cause)
 			_ = f.c.nc.SetDeadline(time.Time{})

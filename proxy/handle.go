@@ -9,7 +9,6 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"ramjet/lease"
 	"ramjet/route"
 	"ramjet/telemetry"
 	"ramjet/wire"
@@ -32,9 +31,13 @@ func (f *flight) handle() {
 			f.rejectUnread(errBodyCut)
 			return
 		}
+		if f.c.mute {
+			f.clientGone()
+			return
+		}
 		f.answerSelf()
 		if f.close && !f.bodyRead {
-			f.c.linger()
+			f.linger()
 		}
 		return
 	case kindRealtime:
@@ -42,7 +45,7 @@ func (f *flight) handle() {
 		return
 	case kindUpload:
 		f.upload = f.c.head.Chunked || f.c.head.ContentLength > uploadHeld
-		if f.c.head.ContentLength > f.s.Limits.Body {
+		if f.c.head.ContentLength > f.live.Limits.Body {
 			f.rejectUnread(errBodyTooLarge)
 			return
 		}
@@ -55,15 +58,21 @@ func (f *flight) handle() {
 			return
 		}
 		f.bodyRead = true
+		if f.c.gate.aborted() == telemetry.EndClientGoneWaiting {
+			f.clientGone() // nobody waits for a decision
+			return
+		}
 	}
-	if e := f.understand(); e != nil {
+	start := time.Now()
+	if e := f.understand(f.body.bytes()); e != nil {
 		f.fail(e, telemetry.EndRejected)
 		return
 	}
+	f.rec.Route = since(start)
 	f.forward()
 	if f.upload && !f.uploaded {
 		f.close = true
-		f.c.linger()
+		f.linger()
 	}
 }
 
@@ -89,12 +98,19 @@ func (f *flight) failBody(e *wire.Error) {
 		return
 	}
 	f.fail(e, end)
-	f.c.linger()
+	f.linger()
+}
+
+// linger lets the client read its answer before the connection ends, once.
+func (f *flight) linger() {
+	if !f.lingered {
+		f.lingered = true
+		f.c.linger()
+	}
 }
 
 // understand reads what routing needs to know from the body.
-func (f *flight) understand() *wire.Error {
-	body := f.body.bytes()
+func (f *flight) understand(body []byte) *wire.Error {
 	f.peek.Object = false
 	if f.ep.kind.readsJSON() || f.ep.kind == kindPass && jsonBody(body) {
 		if err := f.peek.Peek(body); err != nil {
@@ -108,7 +124,7 @@ func (f *flight) understand() *wire.Error {
 		if e := f.findModel(); e != nil {
 			return e
 		}
-		f.inject = f.s.InjectUsage && f.peek.Stream && !f.peek.IncludeUsage &&
+		f.inject = f.live.InjectUsage && f.peek.Stream && !f.peek.IncludeUsage &&
 			(f.ep.kind == kindChat || f.ep.kind == kindComplete)
 		if f.ep.kind == kindResponses {
 			f.query.Stored = f.s.stored.engine(f.peek.PreviousResponseID)
@@ -117,8 +133,10 @@ func (f *flight) understand() *wire.Error {
 	if f.ep.kind == kindStored {
 		f.query.Stored = f.s.stored.engine(storedID(f.path))
 	}
+	f.query.Whole = !(f.peek.Object && f.peek.Stream)
 	f.query.Session = f.session(body)
-	f.query.Weight = f.weigh(int64(len(body)))
+	f.weigh(int64(len(body)))
+	f.readPrompt(body)
 	return nil
 }
 
@@ -145,14 +163,15 @@ func (f *flight) findModel() *wire.Error {
 	if len(name) == 0 {
 		return nil
 	}
-	if target, ok := f.s.Aliases[string(name)]; ok {
+	if target, ok := f.live.Aliases[string(name)]; ok {
 		f.alias = target
 		name = f.s.labels.bytes(target)
 	}
 	f.query.Model = name
 	unknown := true
-	for i := range f.s.Router.Members().Members {
-		list := f.s.Router.Members().Members[i].Engine.Models()
+	set := f.s.Router.Members() // once: a reload may replace it
+	for i := range set.Members {
+		list := set.Members[i].Engine.Models()
 		if f.model = list.Name(name); f.model != "" {
 			f.rec.Model = f.s.labels.bytes(f.model)
 			return nil
@@ -175,31 +194,28 @@ func storedID(path []byte) []byte {
 	return id
 }
 
-// expectedOutput is what an answer without a cap is taken to hold, in tokens
-// (the starting value of DESIGN section 6).
-const expectedOutput = 300
-
 // maxChoices is how many answers to one prompt vLLM generates at most
 // (VLLM_MAX_N_SEQUENCES); more is refused there and must not weigh here.
 const maxChoices = 16384
 
-// weigh books a request by its size until its tokens are known: four bytes a
+// maxSequences is how many answers one request weighs at most: a body of 64 MB
+// has room for millions of prompts.
+const maxSequences = 1 << 20
+
+// weigh takes a request by its size until its tokens are known: four bytes a
 // token (CONTRACT 10.18).
-func (f *flight) weigh(bytes int64) lease.Weight {
-	w := lease.Weight{Prefill: bytes / 4, Sequences: 1}
+func (f *flight) weigh(bytes int64) {
+	q := &f.query
+	q.Prompt.Tokens = bytes / 4
 	if f.upload {
-		w.Prefill = max(f.c.head.ContentLength, 0) / 4
+		q.Prompt.Tokens = max(f.c.head.ContentLength, 0) / 4
 	}
 	if !f.peek.Object || !f.ep.kind.generates() {
-		return w
+		return
 	}
 	choices := min(max(f.peek.N, f.peek.BestOf, 1), maxChoices)
-	w.Sequences = int64(max(f.peek.Prompts, 1)) * int64(choices)
-	w.Decode = expectedOutput * w.Sequences
-	if f.peek.Cap >= 0 {
-		w.Decode = min(f.peek.Cap, expectedOutput) * w.Sequences
-	}
-	return w
+	q.Sequences = min(int64(max(f.peek.Prompts, 1))*int64(choices), maxSequences)
+	q.Cap = f.peek.Cap
 }
 
 // sessionHeaders in the order of CONTRACT section 4.
@@ -256,7 +272,7 @@ func (f *flight) pick() *wire.Error {
 	var d route.Decision
 	err := route.ErrFull
 	if f.query.Light || !f.s.queue.busy() {
-		d, err = f.s.Router.Pick(&f.query, &f.lease)
+		d, err = f.choose()
 	}
 	f.rec.Route = max(f.rec.Route, 0) + since(start)
 	if errors.Is(err, route.ErrFull) {
@@ -266,10 +282,17 @@ func (f *flight) pick() *wire.Error {
 		return f.noEngine(err)
 	}
 	f.decision = d
-	if m := d.Member.Engine.Metrics; m != nil {
-		m.Decision(d.Reason)
+	f.countDecision()
+	if f.s.Tick != nil {
+		f.s.Tick(start) // a body can take long to come, and what samples sleeps by then
 	}
 	return nil
+}
+
+// choose picks at the present time.
+func (f *flight) choose() (route.Decision, error) {
+	f.query.Now = f.s.Now()
+	return f.s.Router.Pick(&f.query, &f.lease, &f.explain)
 }
 
 // wait stands in the queue until there is room, the client leaves, or the
@@ -285,8 +308,8 @@ func (f *flight) wait() (route.Decision, error) {
 		f.s.Metrics.QueueDuration.Update(since(start))
 	}()
 	late := errShed
-	wait := f.s.Limits.QueueWait
-	if total := f.s.Timeouts.Total; total > 0 && time.Until(f.began.Add(total)) < wait {
+	wait := f.live.Limits.QueueWait
+	if total := f.live.Timeouts.Total; total > 0 && time.Until(f.began.Add(total)) < wait {
 		late, wait = errLate, time.Until(f.began.Add(total))
 	}
 	timer := time.NewTimer(wait)
@@ -296,7 +319,7 @@ func (f *flight) wait() (route.Decision, error) {
 			return route.Decision{}, errGone
 		}
 		if f.s.queue.first(&f.c.gate) {
-			d, err := f.s.Router.Pick(&f.query, &f.lease)
+			d, err := f.choose()
 			if !errors.Is(err, route.ErrFull) {
 				return d, err
 			}

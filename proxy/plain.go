@@ -89,7 +89,10 @@ func (f *flight) readAnswer() {
 		// A stored response may well be one that its client cancelled.
 		r.seen.aborted = info.Abort
 		r.seen.delta = !info.NoOutput
-		f.lease.Decoding()
+		if !info.Abort || !info.NoOutput {
+			f.lease.Decoding(f.s.Now(), false)
+			f.learn()
+		}
 	}
 	if info.HasUsage {
 		r.seen.hasUsage, r.seen.usage = true, info.Usage

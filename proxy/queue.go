@@ -1,11 +1,15 @@
 package proxy
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // queue holds the requests that wait for an engine below its in_flight limit,
 // in order of arrival. Only its head may pick, so nobody overtakes.
 type queue struct {
-	limit int
+	limit  atomic.Int64
+	length atomic.Int64 // of waiting
 
 	mu      sync.Mutex // guards waiting
 	waiting []*gate
@@ -13,12 +17,7 @@ type queue struct {
 
 // busy reports whether anyone waits, so that a newcomer must wait behind.
 func (q *queue) busy() bool {
-	if q.limit == 0 {
-		return false
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.waiting) > 0
+	return q.length.Load() > 0
 }
 
 // enter joins the queue. It reports false when the queue is full. leave must
@@ -26,11 +25,12 @@ func (q *queue) busy() bool {
 func (q *queue) enter(g *gate) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= q.limit {
+	if int64(len(q.waiting)) >= q.limit.Load() {
 		return false
 	}
 	g.waker()
 	q.waiting = append(q.waiting, g)
+	q.length.Add(1)
 	return true
 }
 
@@ -47,6 +47,7 @@ func (q *queue) leave(g *gate) {
 	for i, w := range q.waiting {
 		if w == g {
 			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			q.length.Add(-1)
 			break
 		}
 	}
@@ -56,7 +57,7 @@ func (q *queue) leave(g *gate) {
 
 // released tells the head of the queue that there may be room.
 func (q *queue) released() {
-	if q.limit == 0 {
+	if q.length.Load() == 0 {
 		return
 	}
 	q.mu.Lock()

@@ -61,6 +61,7 @@ type relay struct {
 	suffix  string // what completes the framing of all that went out
 	torn    bool   // half an event went out, because it was too long to hold
 	done    bool   // the body is whole
+	said    bool   // the dialect's own end went out: only the framing's can be missing
 	trailed bool   // trailers, which end here, stand behind the body
 	junk    bool   // the engine sent more than the body
 	broken  error  // the body's framing is wrong
@@ -72,6 +73,7 @@ type relay struct {
 	primed   bool // what came with the head was scanned
 	sendFD   uintptr
 	blocked  bool // the client takes nothing at present
+	held     bool // or took nothing for a while, so that the engine was not read
 	limited  bool // a write deadline is set on the client
 	unsent   int  // bytes that the client had not taken when it was set
 	lastTime time.Time
@@ -114,7 +116,7 @@ func (r *relay) begin() {
 	r.events = wire.EventScanner{}
 	r.suffix, r.atSafe, r.trapped = "", wire.ChunkScanner{}, false
 	r.reframe, r.plain, r.dropUsage, r.keep, r.sse, r.answered = false, false, false, false, false, false
-	r.torn, r.done, r.trailed, r.junk, r.blocked = false, false, false, false, false
+	r.torn, r.done, r.said, r.trailed, r.junk, r.blocked, r.held = false, false, false, false, false, false, false
 	r.broken, r.readErr, r.sendErr = nil, nil, nil
 	r.seen, r.told, r.primed = seen{}, false, false
 }
@@ -327,7 +329,7 @@ func (r *relay) event(event []byte) (drop bool) {
 	s.events++
 	if info.Generated {
 		r.f.c.gate.progress.Add(1)
-		if r.f.s.Timeouts.EventGap > 0 || !s.first {
+		if r.f.live.Timeouts.EventGap > 0 || !s.first {
 			r.lastTime = time.Now()
 		}
 		s.first = true
@@ -427,13 +429,16 @@ func (r *relay) wrote(n int) {
 		return
 	}
 	r.f.sent.body = true
-	r.f.settle()
+	if !r.f.settled {
+		r.f.settle()
+	}
 	r.f.sent.bytes += int64(n)
 	if r.reframe {
 		r.olo += n
-		return
+	} else {
+		r.lo += n
 	}
-	r.lo += n
+	r.said = r.said || r.seen.done && len(r.pending()) == 0
 }
 
 // over reports whether nothing more can come of reading.
@@ -465,7 +470,8 @@ func (r *relay) ended() {
 
 // firstToken is the moment that ends a request's prefill.
 func (f *flight) firstToken(now time.Time) {
-	f.lease.Decoding()
+	f.lease.Decoding(f.s.Now(), true)
+	f.learn()
 	f.c.gate.streaming.Store(true)
 	f.rec.TTFT = now.Sub(f.began).Seconds()
 	if m := f.member().Metrics; m != nil {

@@ -44,6 +44,7 @@ var fedMember = &route.Member{Engine: engine.New(engine.Options{Name: "a", URL: 
 
 func newFed(t testing.TB, d wire.Dialect, k kind, head string, tweaks ...func(*flight)) *fed {
 	t.Helper()
+	fedServer.live.CompareAndSwap(nil, &live{})
 	c := &conn{srv: fedServer}
 	c.head.Minor, c.head.KeepAlive = 1, true
 	f := &fed{flight: &c.f}

@@ -28,6 +28,7 @@ func (r *relay) onRoom(fd uintptr) bool {
 		}
 		r.flushRaw()
 		if r.blocked {
+			r.held = true
 			r.limitClient()
 			return false
 		}
@@ -103,7 +104,7 @@ func (r *relay) clientMoves() bool {
 
 // limitClient bounds the wait for a client that takes nothing.
 func (r *relay) limitClient() {
-	if d := r.f.s.Timeouts.ClientWrite; d > 0 && r.f.c.gate.aborted() == 0 {
+	if d := r.f.live.Timeouts.ClientWrite; d > 0 && r.f.c.gate.aborted() == 0 {
 		_ = r.f.c.nc.SetWriteDeadline(time.Now().Add(d))
 		r.limited = true
 		r.unsent = engine.Unsent(r.sendFD)

@@ -39,7 +39,7 @@ func (r *relay) flushPlain() bool {
 		if len(p) == 0 || r.sendErr != nil {
 			return r.sendErr == nil
 		}
-		if d := r.f.s.Timeouts.ClientWrite; d > 0 {
+		if d := r.f.live.Timeouts.ClientWrite; d > 0 {
 			_ = r.f.c.nc.SetWriteDeadline(time.Now().Add(d))
 			r.limited = true
 			if r.f.c.gate.aborted() != 0 {

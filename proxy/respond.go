@@ -70,15 +70,17 @@ func (f *flight) appendConnection(b []byte) []byte {
 
 // appendTrail appends the fields that tell how a request was routed.
 func (f *flight) appendTrail(b []byte) []byte {
-	if f.s.XRamjet && f.decision.Member != nil {
+	if f.live.XRamjet && f.decision.Member != nil {
 		b = append(b, "\r\nX-Ramjet-Engine: "...)
 		b = append(b, f.member().Name...)
 		b = append(b, "\r\nX-Ramjet-Reason: "...)
 		b = append(b, f.decision.Reason.String()...)
-		b = append(b, "\r\nX-Ramjet-Match: 0\r\nX-Ramjet-Attempts: "...)
+		b = append(b, "\r\nX-Ramjet-Match: "...)
+		b = strconv.AppendInt(b, f.decision.Match, 10)
+		b = append(b, "\r\nX-Ramjet-Attempts: "...)
 		b = strconv.AppendInt(b, int64(len(f.tried)+1), 10)
 	}
-	if f.s.ServerTiming {
+	if f.live.ServerTiming {
 		b = append(b, "\r\nServer-Timing: route;dur="...)
 		b = appendMillis(b, f.rec.Route)
 		b = append(b, ",queue;dur="...)
@@ -110,6 +112,11 @@ func (f *flight) sendHead() bool {
 	n, err := f.c.write(b)
 	r.wrote(max(n-head, 0))
 	r.sendErr = err
+	if err != nil && n < head {
+		// Another head may follow if nothing of this one is out; behind a part
+		// of it nothing may.
+		f.sent.head, f.sent.torn = n > 0, n > 0
+	}
 	return err == nil
 }
 
@@ -129,8 +136,16 @@ func (c *conn) write(b []byte) (int, error) {
 // limitWrite bounds the wait for a client that takes nothing. The socket calls
 // it when a write has to wait.
 func (c *conn) limitWrite() {
-	d := c.srv.Timeouts.ClientWrite
-	if d <= 0 || c.gate.aborted() != telemetry.EndNone {
+	d := c.srv.settings().Timeouts.ClientWrite
+	switch c.gate.aborted() {
+	case telemetry.EndNone:
+	case telemetry.EndClientGoneWaiting:
+		c.interrupt() // its kernel may answer for ever, and take nothing
+		return
+	default:
+		return
+	}
+	if d <= 0 {
 		return
 	}
 	c.limited = true
@@ -186,7 +201,7 @@ func (f *flight) respond(o own) bool {
 
 // appendTrailOfError names the attempts that an error answer stands for.
 func (f *flight) appendTrailOfError(b []byte) []byte {
-	if !f.s.XRamjet || len(f.tried) == 0 {
+	if !f.live.XRamjet || len(f.tried) == 0 {
 		return b
 	}
 	b = append(b, "\r\nX-Ramjet-Attempts: "...)
@@ -216,7 +231,7 @@ func (f *flight) fail(e *wire.Error, end telemetry.End) {
 	}
 	body := wire.AppendErrorBody(nil, f.dialect, e, string(f.id))
 	if !f.respond(own{status: e.HTTPStatus(), kind: "application/json", body: body, err: e}) {
-		f.close = true
+		f.part()
 	}
 	f.end(end)
 }
@@ -227,7 +242,7 @@ func (f *flight) endStream(code wire.Code, end telemetry.End) {
 	r := &f.relay
 	f.dropEngine()
 	f.end(end)
-	cut := f.sent.body && (r.torn || r.seen.done || len(r.pending()) > 0 || r.sendErr != nil)
+	cut := f.sent.torn || f.sent.body && (r.torn || r.seen.done || len(r.pending()) > 0 || r.sendErr != nil)
 	if cut || !f.sent.sse || !f.sent.chunked && !f.sent.plain {
 		// Inside an event, behind the dialect's own end, or in a body whose
 		// length is promised, there is no room for an event: closing without

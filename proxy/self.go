@@ -78,8 +78,8 @@ func (s *Server) models() [][]byte {
 }
 
 func (s *Server) aliasNames() []string {
-	names := make([]string, 0, len(s.Aliases))
-	for name := range s.Aliases {
+	names := make([]string, 0, len(s.settings().Aliases))
+	for name := range s.settings().Aliases {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -91,7 +91,7 @@ func (s *Server) model(id string) []byte {
 	if object := s.served(id); object != nil {
 		return object
 	}
-	target, ok := s.Aliases[id]
+	target, ok := s.settings().Aliases[id]
 	if !ok {
 		return nil
 	}

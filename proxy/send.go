@@ -23,9 +23,10 @@ const inlineBody = 12 << 10
 // send writes the request to f.up.
 func (f *flight) send(e *engine.Engine) sendResult {
 	body := f.body.bytes()
+	edits := f.edits()
 	extra := 0
-	if f.alias != "" || f.inject {
-		extra = len(body) + len(f.alias) + 64
+	if edits.Model != "" || edits.Usage || edits.Tokens.Form != wire.TokenNone {
+		extra = len(body) + len(edits.Model) + 64 + idBytes*len(edits.Tokens.IDs)
 	}
 	out := getBuffer(sizeRelay + extra)
 	defer func() { putBuffer(out) }()
@@ -33,9 +34,9 @@ func (f *flight) send(e *engine.Engine) sendResult {
 	if extra > 0 {
 		// The splices go to the end of the buffer, where the body is then
 		// taken from.
-		spliced, asked := wire.AppendSplices(out.b[sizeRelay:sizeRelay], body, &f.peek, f.alias, f.inject)
-		f.inject = asked
-		body = spliced
+		edited, done := wire.AppendEdits(out.b[sizeRelay:sizeRelay], body, &f.peek, edits)
+		f.inject, f.handed = done.Usage, done.Tokens
+		body = edited
 	}
 	b = f.appendRequestHead(b, e, int64(len(body)))
 	if len(b)+len(body) <= sizeRelay && len(body) <= inlineBody {
@@ -56,11 +57,25 @@ func (f *flight) send(e *engine.Engine) sendResult {
 	return sendResult{whole: true}
 }
 
+// idBytes is the room that one token id takes in a body: up to seven digits and
+// a comma.
+const idBytes = 8
+
+// edits is what the engine gets differently from what the client sent.
+func (f *flight) edits() wire.Edits {
+	e := wire.Edits{Model: f.alias, Usage: f.inject}
+	f.handed = false
+	if f.live.Handoff != nil && f.prompt != nil {
+		e.Tokens, _ = f.live.Handoff.Plan(f.decision.Slot, &f.prompt.prep, &f.peek)
+	}
+	return e
+}
+
 // appendRequestHead composes the head that the engine gets: the client's own
 // fields but those that concern the connection, that Ramjet answers for, or
 // that a client could use to steer an engine.
 func (f *flight) appendRequestHead(b []byte, e *engine.Engine, length int64) []byte {
-	h := &f.c.head
+	h, key := &f.c.head, e.Settings().APIKey
 	b = append(b, h.Method...)
 	b = append(b, ' ')
 	b = append(b, h.Target...)
@@ -68,7 +83,7 @@ func (f *flight) appendRequestHead(b []byte, e *engine.Engine, length int64) []b
 	b = append(b, e.URL.Host...)
 	for i := range h.Fields {
 		name := h.Fields[i].Name
-		if h.HopByHop(name) || f.withheld(name, e) {
+		if h.HopByHop(name) || f.withheld(name, key) {
 			continue
 		}
 		b = append(b, "\r\n"...)
@@ -78,9 +93,9 @@ func (f *flight) appendRequestHead(b []byte, e *engine.Engine, length int64) []b
 	}
 	b = append(b, "\r\nAccept-Encoding: identity\r\nX-Request-Id: "...)
 	b = append(b, f.id...)
-	if e.APIKey != "" {
+	if key != "" {
 		b = append(b, "\r\nAuthorization: Bearer "...)
-		b = append(b, e.APIKey...)
+		b = append(b, key...)
 	}
 	switch {
 	case f.upload && h.Chunked:
@@ -95,8 +110,9 @@ func (f *flight) appendRequestHead(b []byte, e *engine.Engine, length int64) []b
 	return append(b, "\r\n\r\n"...)
 }
 
-// withheld reports whether a client's field does not reach the engine.
-func (f *flight) withheld(name []byte, e *engine.Engine) bool {
+// withheld reports whether a client's field does not reach an engine with that
+// key of its own.
+func (f *flight) withheld(name []byte, key string) bool {
 	if len(name) > 9 && sameName(name[:9], "x-ramjet-") {
 		return true
 	}
@@ -106,11 +122,11 @@ func (f *flight) withheld(name []byte, e *engine.Engine) bool {
 	case 6:
 		return sameName(name, "expect")
 	case 9:
-		return sameName(name, "x-api-key") && (f.s.Keys != nil || e.APIKey != "")
+		return sameName(name, "x-api-key") && (f.live.Keys != nil || key != "")
 	case 12:
 		return sameName(name, "x-request-id")
 	case 13:
-		return sameName(name, "authorization") && (f.s.Keys != nil || e.APIKey != "")
+		return sameName(name, "authorization") && (f.live.Keys != nil || key != "")
 	case 14:
 		return sameName(name, "content-length")
 	case 15:

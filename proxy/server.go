@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,19 +19,21 @@ import (
 type Server struct {
 	Options
 
-	paths  *endpoints
+	live   atomic.Pointer[live]
 	bodies budget
 	queue  queue
 	stored stored
 	labels *labels
 	watch  *engine.Watch // of departing clients
 
+	began    time.Time
 	draining atomic.Bool
 	requests atomic.Int64 // under way
-	lastSeen atomic.Int64 // Unix nanoseconds when a request last ended
+	lastSeen atomic.Int64 // when a request last ended, in nanoseconds since began
 
 	mu        sync.Mutex // guards what follows
 	listeners []net.Listener
+	retired   []net.Listener // closed by Retire
 	conns     map[*conn]struct{}
 	stopped   bool
 	wg        sync.WaitGroup
@@ -44,15 +47,39 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o,
-		paths:   newEndpoints(o.Allow),
 		bodies:  budget{limit: o.Limits.BodyMemory},
-		queue:   queue{limit: o.Limits.Queue},
 		labels:  newLabels(),
 		watch:   w,
+		began:   time.Now(),
 		conns:   make(map[*conn]struct{}),
 	}
+	s.SetSettings(o.Settings)
 	return s, nil
 }
+
+// live is the settings in force, with what is made of them. A request keeps
+// those that it began with.
+type live struct {
+	Settings
+	paths *endpoints
+}
+
+// SetSettings replaces what requests go by from here on. Limits.BodyMemory,
+// Limits.Header, Limits.Connections and StreamRelay stay as they were at the
+// start.
+func (s *Server) SetSettings(n Settings) {
+	was := s.Settings
+	n.Limits.BodyMemory, n.Limits.Header, n.Limits.Connections, n.StreamRelay = was.Limits.BodyMemory, was.Limits.Header, was.Limits.Connections, was.StreamRelay
+	n.Timeouts.ClientHeader = was.Timeouts.ClientHeader
+	s.queue.limit.Store(int64(n.Limits.Queue))
+	s.live.Store(&live{Settings: n, paths: newEndpoints(n.Allow)})
+}
+
+// settings returns those in force.
+func (s *Server) settings() *live { return s.live.Load() }
+
+// Now is the time of leases and decisions: seconds since the server was made.
+func (s *Server) Now() float64 { return time.Since(s.began).Seconds() }
 
 // Released tells requests that wait for room on an engine to look again. It
 // belongs into lease.NewBook.
@@ -84,7 +111,7 @@ func (s *Server) Serve(ln net.Listener) error {
 			s.accept(nc)
 			continue
 		}
-		if s.isStopped() {
+		if s.isStopped() || s.isRetired(ln) {
 			return nil
 		}
 		var ne net.Error
@@ -97,6 +124,21 @@ func (s *Server) Serve(ln net.Listener) error {
 		s.Log.Throttled("accept", telemetry.LevelWarn, "cannot accept a connection; waiting", "error", err.Error())
 		time.Sleep(pause)
 	}
+}
+
+// Retire ends Serve for ln, which is closed: whoever else holds its socket
+// accepts what comes. Connections that are accepted go on.
+func (s *Server) Retire(ln net.Listener) {
+	s.mu.Lock()
+	s.retired = append(s.retired, ln)
+	s.mu.Unlock()
+	_ = ln.Close()
+}
+
+func (s *Server) isRetired(ln net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.retired, ln)
 }
 
 func (s *Server) isStopped() bool {
@@ -150,11 +192,17 @@ func (s *Server) roomLocked() bool {
 	if s.Limits.Connections > 0 && n >= s.Limits.Connections {
 		return false
 	}
-	upstream := 0
-	for _, m := range s.Router.Members().Members {
-		upstream += m.Engine.Pool().Open()
+	return n+s.upstream() < descriptorLimit()-descriptorReserve
+}
+
+func (s *Server) upstream() (n int) {
+	if s.Upstream != nil {
+		return s.Upstream()
 	}
-	return n+upstream < descriptorLimit()-descriptorReserve
+	for _, m := range s.Router.Members().Members {
+		n += m.Engine.Pool().Open()
+	}
+	return n
 }
 
 func (s *Server) drop(c *conn) {
@@ -173,7 +221,7 @@ const idleGrace = 5 * time.Second
 // the end of ctx streams are ended with a draining error. Close must follow.
 func (s *Server) Drain(ctx context.Context) {
 	s.draining.Store(true)
-	s.lastSeen.Store(time.Now().UnixNano())
+	s.lastSeen.Store(int64(time.Since(s.began)))
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -182,7 +230,7 @@ func (s *Server) Drain(ctx context.Context) {
 			s.endAll()
 			return
 		case <-tick.C:
-			quiet := time.Since(time.Unix(0, s.lastSeen.Load())) > idleGrace
+			quiet := time.Since(s.began)-time.Duration(s.lastSeen.Load()) > idleGrace
 			if s.requests.Load() == 0 && (quiet || s.connections() == 0) {
 				return
 			}

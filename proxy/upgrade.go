@@ -107,7 +107,7 @@ func (f *flight) tunnel(front []byte) verdict {
 		return f.unsendable()
 	}
 	_ = f.up.SetReadDeadline(time.Time{})
-	f.lease.Decoding()
+	f.lease.Decoding(f.s.Now(), false)
 	if _, err := f.up.Write(f.c.in.b[f.c.r:f.c.w]); err == nil {
 		f.c.r = f.c.w
 	}

@@ -85,7 +85,7 @@ func (f *flight) sendUploadChunked(r *bodyReader) sendResult {
 				break
 			}
 		}
-		if f.rec.BytesIn > f.s.Limits.Body {
+		if f.rec.BytesIn > f.live.Limits.Body {
 			return sendResult{clientLeft: errBodyTooLarge}
 		}
 		done := f.chunks.Done()

@@ -119,13 +119,14 @@ func TestBudgetEdges(t *testing.T) {
 func TestQueueAgainstAModel(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 7))
-	q := queue{limit: 5}
+	var q queue
+	q.limit.Store(5)
 	var model []*gate
 	for range 20000 {
 		switch rng.IntN(4) {
 		case 0, 1:
 			g := &gate{}
-			if got, want := q.enter(g), len(model) < q.limit; got != want {
+			if got, want := q.enter(g), int64(len(model)) < q.limit.Load(); got != want {
 				t.Fatalf("enter: %v, want %v", got, want)
 			} else if got {
 				model = append(model, g)

@@ -8,6 +8,7 @@ import (
 
 	"ramjet/engine"
 	"ramjet/lease"
+	"ramjet/radix"
 	"ramjet/telemetry"
 )
 
@@ -23,9 +24,11 @@ func fixture(t *testing.T, policy Policy, states ...telemetry.State) (*Router, *
 		}
 		e := engine.New(engine.Options{Name: string(rune('a' + i)), URL: u})
 		e.SetState(s, "test")
-		set.Members = append(set.Members, Member{Engine: e, Account: &lease.Account{}})
+		e.SetTrust(telemetry.TrustExact, "test")
+		set.Members = append(set.Members, Member{Engine: e, Account: lease.NewAccount(""), Slot: i})
 	}
-	return New(book, policy, set), book
+	s := Settings{Policy: policy, Profile: ProfileRule, Threshold: 256, Exact: ExactPercent, Percent: 100, Tie: 0.02}
+	return New(book, radix.NewIndex(), radix.NewMemory(), s, set), book
 }
 
 func picks(t *testing.T, r *Router, q Request, n int) string {
@@ -33,12 +36,12 @@ func picks(t *testing.T, r *Router, q Request, n int) string {
 	out := ""
 	for range n {
 		var l lease.Lease
-		d, err := r.Pick(&q, &l)
+		d, err := r.Pick(&q, &l, &Explanation{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		out += d.Member.Engine.Name
-		l.Release()
+		l.Release(0)
 	}
 	return out
 }
@@ -74,8 +77,8 @@ func TestWhoMayBePicked(t *testing.T) {
 		t.Run(fmt.Sprint(c.states), func(t *testing.T) {
 			r, _ := fixture(t, PolicyLatency, c.states...)
 			var l lease.Lease
-			d, err := r.Pick(&Request{}, &l)
-			l.Release()
+			d, err := r.Pick(&Request{}, &l, &Explanation{})
+			l.Release(0)
 			if !errors.Is(err, c.err) {
 				t.Fatalf("error %v, want %v", err, c.err)
 			}
@@ -95,19 +98,19 @@ func TestWhoMayBePicked(t *testing.T) {
 func TestLeastTokens(t *testing.T) {
 	r, _ := fixture(t, PolicyLeastTokens, ready, ready, ready)
 	var heavy, light, third lease.Lease
-	first, _ := r.Pick(&Request{Weight: lease.Weight{Prefill: 1000}}, &heavy)
-	second, _ := r.Pick(&Request{Weight: lease.Weight{Prefill: 10}}, &light)
+	first, _ := r.Pick(&Request{Prompt: Prompt{Tokens: 1000}}, &heavy, &Explanation{})
+	second, _ := r.Pick(&Request{Prompt: Prompt{Tokens: 10}}, &light, &Explanation{})
 	if first.Member == second.Member {
 		t.Fatal("two requests on one engine while others are idle")
 	}
-	d, _ := r.Pick(&Request{}, &third)
+	d, _ := r.Pick(&Request{}, &third, &Explanation{})
 	if d.Member == first.Member || d.Member == second.Member {
 		t.Fatal("the idle engine was passed over")
 	}
-	third.Release()
-	light.Release()
-	heavy.Decoding()
-	d, _ = r.Pick(&Request{Tried: 1 << r.Members().Index(d.Member.Engine)}, &third)
+	third.Release(0)
+	light.Release(0)
+	heavy.Decoding(0, true)
+	d, _ = r.Pick(&Request{Tried: 1 << r.Members().Index(d.Member.Engine)}, &third, &Explanation{})
 	if d.Member != second.Member || d.Reason != telemetry.ReasonLoad || d.RunnerUp != first.Member.Engine.Name {
 		t.Fatalf("picked %s (%v, runner-up %s)", d.Member.Engine.Name, d.Reason, d.RunnerUp)
 	}
@@ -116,20 +119,20 @@ func TestLeastTokens(t *testing.T) {
 func TestInFlightLimit(t *testing.T) {
 	r, _ := fixture(t, PolicyRoundRobin, ready, ready)
 	for i := range r.Members().Members {
-		r.Members().Members[i].Engine.InFlight = 1
+		r.Members().Members[i].Engine.SetSettings(engine.Settings{InFlight: 1})
 	}
 	var x, y, z lease.Lease
-	if _, err := r.Pick(&Request{}, &x); err != nil {
+	if _, err := r.Pick(&Request{}, &x, &Explanation{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Pick(&Request{}, &y); err != nil {
+	if _, err := r.Pick(&Request{}, &y, &Explanation{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Pick(&Request{}, &z); !errors.Is(err, ErrFull) {
+	if _, err := r.Pick(&Request{}, &z, &Explanation{}); !errors.Is(err, ErrFull) {
 		t.Fatalf("third request over two limits of one: %v", err)
 	}
-	x.Release()
-	if _, err := r.Pick(&Request{}, &z); err != nil {
+	x.Release(0)
+	if _, err := r.Pick(&Request{}, &z, &Explanation{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -150,7 +153,7 @@ func TestModelsAndStoredResponses(t *testing.T) {
 		t.Errorf("a stored response of nobody went to %s", got)
 	}
 	var l lease.Lease
-	if _, err := r.Pick(&Request{Model: []byte("none")}, &l); !errors.Is(err, ErrModel) {
+	if _, err := r.Pick(&Request{Model: []byte("none")}, &l, &Explanation{}); !errors.Is(err, ErrModel) {
 		t.Errorf("an unknown model gave %v", err)
 	}
 }
@@ -160,6 +163,7 @@ func TestSessionPolicy(t *testing.T) {
 	seen := map[string]int{}
 	moved := 0
 	for s := range uint64(3000) {
+		s++ // 0 is no session at all
 		home := picks(t, r, Request{Session: mix(s)}, 1)
 		seen[home]++
 		if again := picks(t, r, Request{Session: mix(s)}, 1); again != home {
@@ -190,10 +194,10 @@ func TestMovesDoNotFailOpen(t *testing.T) {
 		for _, working := range []telemetry.State{ready, slow, suspect} {
 			r, _ := fixture(t, PolicyLatency, working, other)
 			var l lease.Lease
-			if d, err := r.Pick(&Request{Tried: 1}, &l); !errors.Is(err, ErrNoEngine) {
+			if d, err := r.Pick(&Request{Tried: 1}, &l, &Explanation{}); !errors.Is(err, ErrNoEngine) {
 				t.Errorf("%v tried, %v beside it: %+v, %v", working, other, d, err)
 			}
-			l.Release()
+			l.Release(0)
 		}
 	}
 }
@@ -202,16 +206,16 @@ func TestMovesDoNotFailOpen(t *testing.T) {
 func TestLightRequestsBookNothing(t *testing.T) {
 	r, book := fixture(t, PolicyLatency, ready)
 	m := &r.Members().Members[0]
-	m.Engine.InFlight = 1
+	m.Engine.SetSettings(engine.Settings{InFlight: 1})
 	var held, light lease.Lease
-	if _, err := r.Pick(&Request{}, &held); err != nil {
+	if _, err := r.Pick(&Request{}, &held, &Explanation{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Pick(&Request{Light: true}, &light); err != nil {
+	if _, err := r.Pick(&Request{Light: true}, &light, &Explanation{}); err != nil {
 		t.Errorf("a light request at a full engine: %v", err)
 	}
 	if n := book.Load(m.Account).Requests(); n != 1 || light.Phase() != lease.PhaseNone {
 		t.Errorf("%d requests booked, the light one in phase %d", n, light.Phase())
 	}
-	held.Release()
+	held.Release(0)
 }

@@ -10,26 +10,35 @@ const none = int32(-1)
 
 // blockCache is the KV cache of one engine: a fixed number of blocks, each referenced by sequences or standing in the
 // free queue, and each holding content under a hash or nothing. A free block keeps its content until it is allocated
-// again, least recently freed first (vLLM v1/core/block_pool.py). Not safe for concurrent use.
+// again, least recently freed first; blocks without content are allocated before all others (vLLM 0.32
+// v1/core/block_pool.py; so recorded, too). Not safe for concurrent use.
 type blockCache struct {
 	blocks     []block
-	head, tail int32            // free queue: head is allocated next
-	free       int              // its length
-	byHash     map[uint64]int32 // the oldest copy of a content; further copies follow by block.twin
-	cached     int              // blocks that hold content
-	observer   Observer         // may be nil
+	head, tail int32              // free queue: head is allocated next
+	free       int                // its length
+	byKey      map[blockKey]int32 // the oldest copy of a content; further copies follow by block.twin
+	cached     int                // blocks that hold content
+	observer   Observer           // may be nil
+	lastOnly   func() bool        // CoreOptions.LastCopy
+}
+
+// blockKey names a content: the chain's hash up to its end, in one of the model's cache groups. Groups share the blocks
+// and the hashes, not the contents (vLLM v1/core/kv_cache_utils.py puts the group behind the hash).
+type blockKey struct {
+	hash  uint64
+	group int32
 }
 
 type block struct {
-	hash       uint64
+	key        blockKey
 	twin       int32 // next copy of the same content
 	prev, next int32 // free queue; meaningless while refs > 0
 	refs       int32 // sequences that use it
-	cached     bool  // holds content under hash
+	cached     bool  // holds content under key
 }
 
 func newBlockCache(n int, o Observer) *blockCache {
-	c := &blockCache{blocks: make([]block, n), head: none, tail: none, byHash: map[uint64]int32{}, observer: o}
+	c := &blockCache{blocks: make([]block, n), head: none, tail: none, byKey: map[blockKey]int32{}, observer: o}
 	for i := range c.blocks {
 		c.blocks[i].twin = none
 		c.pushFree(int32(i))
@@ -37,31 +46,35 @@ func newBlockCache(n int, o Observer) *blockCache {
 	return c
 }
 
-// hit returns how many of the hashes, from the first on, are held. vLLM looks up whole blocks only.
-func (c *blockCache) hit(hashes []uint64) int {
+// hit returns how many of the hashes, from the first on, a group holds. vLLM looks up whole blocks only.
+func (c *blockCache) hit(group int32, hashes []uint64) int {
 	for n, h := range hashes {
-		if _, ok := c.byHash[h]; !ok {
+		if !c.holds(group, h) {
 			return n
 		}
 	}
 	return len(hashes)
 }
 
-// room says whether the held blocks of hashes can be taken and fresh further blocks be allocated beside them.
-func (c *blockCache) room(hashes []uint64, fresh int) bool {
-	need := fresh
-	for _, h := range hashes {
-		if c.blocks[c.byHash[h]].refs == 0 {
-			need++
-		}
-	}
-	return need <= c.free
+func (c *blockCache) holds(group int32, hash uint64) bool {
+	_, ok := c.byKey[blockKey{hash, group}]
+	return ok
 }
 
-// take appends the blocks that hold hashes, each referenced once more.
-func (c *blockCache) take(dst []int32, hashes []uint64) []int32 {
+// idle is how many of the held blocks of hashes stand in the free queue: taking them uses up free blocks.
+func (c *blockCache) idle(group int32, hashes []uint64) (n int) {
 	for _, h := range hashes {
-		id := c.byHash[h]
+		if c.blocks[c.byKey[blockKey{h, group}]].refs == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// take appends the blocks in which a group holds hashes, each referenced once more.
+func (c *blockCache) take(dst []int32, group int32, hashes []uint64) []int32 {
+	for _, h := range hashes {
+		id := c.byKey[blockKey{h, group}]
 		if c.blocks[id].refs == 0 {
 			c.unlinkFree(id)
 		}
@@ -85,24 +98,32 @@ func (c *blockCache) alloc(dst []int32, n int) []int32 {
 }
 
 // release drops one reference of each block. Those without any join the free queue from the last to the first, so
-// that of one chain the tail is evicted first and a prefix stays usable the longest.
+// that of one chain the tail is evicted first and a prefix stays usable the longest. A block without content goes in
+// front.
 func (c *blockCache) release(ids []int32) {
 	for _, id := range slices.Backward(ids) {
+		if id == none {
+			continue // a place whose state was given up before
+		}
 		c.blocks[id].refs--
-		if c.blocks[id].refs == 0 {
+		switch b := &c.blocks[id]; {
+		case b.refs > 0:
+		case b.cached:
 			c.pushFree(id)
+		default:
+			c.unshiftFree(id)
 		}
 	}
 }
 
 // store gives a block its content. A content that is already held gets a second copy: vLLM does not merge them.
-func (c *blockCache) store(id int32, hash uint64) {
+func (c *blockCache) store(id int32, key blockKey) {
 	b := &c.blocks[id]
-	b.hash, b.cached, b.twin = hash, true, none
+	b.key, b.cached, b.twin = key, true, none
 	c.cached++
-	first, ok := c.byHash[hash]
+	first, ok := c.byKey[key]
 	if !ok {
-		c.byHash[hash] = id
+		c.byKey[key] = id
 		return
 	}
 	for c.blocks[first].twin != none {
@@ -111,27 +132,37 @@ func (c *blockCache) store(id int32, hash uint64) {
 	c.blocks[first].twin = id
 }
 
-// forget drops a block's content, if it has any.
+// forget drops a block's content, if it has any, and tells the observer.
 func (c *blockCache) forget(id int32) {
-	b := &c.blocks[id]
-	if !b.cached {
+	if !c.lose(id) || c.observer == nil {
 		return
 	}
-	if first := c.byHash[b.hash]; first != id {
+	key := c.blocks[id].key
+	if _, stays := c.byKey[key]; stays && c.lastOnly != nil && c.lastOnly() {
+		return
+	}
+	c.observer.Removed(int(key.group), key.hash)
+}
+
+// lose drops a block's content without a word and says whether it had any.
+func (c *blockCache) lose(id int32) bool {
+	b := &c.blocks[id]
+	if !b.cached {
+		return false
+	}
+	if first := c.byKey[b.key]; first != id {
 		for c.blocks[first].twin != id {
 			first = c.blocks[first].twin
 		}
 		c.blocks[first].twin = b.twin
 	} else if b.twin != none {
-		c.byHash[b.hash] = b.twin
+		c.byKey[b.key] = b.twin
 	} else {
-		delete(c.byHash, b.hash)
+		delete(c.byKey, b.key)
 	}
 	b.cached, b.twin = false, none
 	c.cached--
-	if c.observer != nil {
-		c.observer.Removed(b.hash)
-	}
+	return true
 }
 
 // evict drops the content of up to n unreferenced blocks, least recently freed first, and returns how many.
@@ -154,7 +185,7 @@ func (c *blockCache) reset() bool {
 	for i := range c.blocks {
 		c.blocks[i].cached, c.blocks[i].twin = false, none
 	}
-	clear(c.byHash)
+	clear(c.byKey)
 	c.cached = 0
 	return true
 }
@@ -168,6 +199,19 @@ func (c *blockCache) pushFree(id int32) {
 		c.blocks[c.tail].next = id
 	}
 	c.tail = id
+	c.free++
+}
+
+// unshiftFree puts a block at the head of the free queue.
+func (c *blockCache) unshiftFree(id int32) {
+	b := &c.blocks[id]
+	b.prev, b.next = none, c.head
+	if c.head == none {
+		c.tail = id
+	} else {
+		c.blocks[c.head].prev = id
+	}
+	c.head = id
 	c.free++
 }
 
@@ -199,6 +243,15 @@ func hashTokens(parent uint64, tokens []uint32) uint64 {
 		h = mix(h, uint64(t))
 	}
 	return mix(h, 0x2545f4914f6cdd1d)
+}
+
+// hashBlock continues a chain over one block's tokens and the tokens behind it that its hash covers too.
+func hashBlock(parent uint64, tokens, behind []uint32) uint64 {
+	h := hashTokens(parent, tokens)
+	if len(behind) > 0 {
+		h = hashTokens(h, behind)
+	}
+	return h
 }
 
 // chainRoot is the parent of the first block: sequences with another adapter or salt have all their blocks apart.

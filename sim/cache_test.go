@@ -69,8 +69,13 @@ func (c *naiveCache) forget(id int32) {
 
 func (c *naiveCache) release(ids []int32) {
 	for i := len(ids) - 1; i >= 0; i-- {
-		if c.refs[ids[i]]--; c.refs[ids[i]] == 0 {
+		if c.refs[ids[i]]--; c.refs[ids[i]] > 0 {
+			continue
+		}
+		if c.content[ids[i]] != "" {
 			c.free = append(c.free, ids[i])
+		} else {
+			c.free = slices.Insert(c.free, 0, ids[i])
 		}
 	}
 }
@@ -97,12 +102,14 @@ type removals struct {
 	list  []string
 }
 
-func (r *removals) Stored(StoredBlocks)    {}
-func (r *removals) Removed(hash uint64)    { r.list = append(r.list, r.names[hash]) }
-func (r *removals) Cleared()               {}
-func (r *removals) StepEnd()               {}
-func nameHash(name string) uint64          { return chainRoot(1, name, "") }
-func freeList(c *blockCache) (out []int32) { return append(out, listFrom(c, c.head)...) }
+func (r *removals) Stored(StoredBlocks)        {}
+func (r *removals) Removed(_ int, hash uint64) { r.list = append(r.list, r.names[hash]) }
+func (r *removals) Offloaded(_, _ []uint64)    {}
+func (r *removals) Restarted()                 {}
+func (r *removals) Cleared()                   {}
+func (r *removals) StepEnd()                   {}
+func nameHash(name string) uint64              { return chainRoot(1, name, "") }
+func freeList(c *blockCache) (out []int32)     { return append(out, listFrom(c, c.head)...) }
 
 func listFrom(c *blockCache, id int32) (out []int32) {
 	for ; id != none; id = c.blocks[id].next {
@@ -156,7 +163,7 @@ func openBoth(t *testing.T, r *rand.Rand, c *blockCache, n *naiveCache, seen *re
 		names, hashes = append(names, name), append(hashes, nameHash(name))
 		seen.names[nameHash(name)] = name
 	}
-	hits := c.hit(hashes)
+	hits := c.hit(3, hashes)
 	if want := n.hit(names); hits != want {
 		t.Fatalf("%d hits for %v, wanted %d", hits, names, want)
 	}
@@ -167,17 +174,17 @@ func openBoth(t *testing.T, r *rand.Rand, c *blockCache, n *naiveCache, seen *re
 			need++
 		}
 	}
-	if got, want := c.room(hashes[:hits], fresh), need <= len(n.free); got != want {
-		t.Fatalf("room %v, wanted %v", got, want)
-	} else if !got {
+	if got, want := c.idle(3, hashes[:hits])+fresh, need; got != want {
+		t.Fatalf("%d free blocks needed, wanted %d", got, want)
+	} else if need > len(n.free) {
 		return nil
 	}
-	blocks := c.alloc(c.take(nil, hashes[:hits]), fresh)
+	blocks := c.alloc(c.take(nil, 3, hashes[:hits]), fresh)
 	if want := append(n.take(names[:hits]), n.alloc(fresh)...); !slices.Equal(blocks, want) {
 		t.Fatalf("blocks %v, wanted %v", blocks, want)
 	}
 	for i := hits; i < len(names); i++ {
-		c.store(blocks[i], hashes[i])
+		c.store(blocks[i], blockKey{hashes[i], 3})
 		n.store(blocks[i], names[i])
 	}
 	return blocks
@@ -188,7 +195,7 @@ func checkContents(t *testing.T, c *blockCache, n *naiveCache) {
 	held := 0
 	for id, name := range n.content {
 		b := c.blocks[id]
-		if b.cached != (name != "") || b.cached && b.hash != nameHash(name) || int(b.refs) != n.refs[id] {
+		if b.cached != (name != "") || b.cached && b.key != (blockKey{nameHash(name), 3}) || int(b.refs) != n.refs[id] {
 			t.Errorf("block %d is %+v, wanted %q with %d references", id, b, name, n.refs[id])
 		}
 		if name != "" {
@@ -204,13 +211,16 @@ func TestCacheReset(t *testing.T) {
 	t.Parallel()
 	c := newBlockCache(3, nil)
 	blocks := c.alloc(nil, 2)
-	c.store(blocks[0], 1)
-	c.store(blocks[1], 1)
+	c.store(blocks[0], blockKey{1, 0})
+	c.store(blocks[1], blockKey{1, 1})
+	if !c.holds(0, 1) || !c.holds(1, 1) || c.holds(2, 1) || c.hit(1, []uint64{1, 1, 2}) != 2 {
+		t.Error("a content is not what two groups hold")
+	}
 	if c.reset() {
 		t.Error("reset while blocks are in use")
 	}
 	c.release(blocks)
-	if !c.reset() || c.hit([]uint64{1}) != 0 || c.cached != 0 {
+	if !c.reset() || c.hit(0, []uint64{1}) != 0 || c.cached != 0 {
 		t.Error("not empty after a reset")
 	}
 	if got := c.alloc(nil, 3); len(got) != 3 {

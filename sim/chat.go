@@ -18,7 +18,7 @@ func (s *Server) chat(ctx context.Context, w *responder) {
 	}
 	var tool *toolCall
 	if e == nil {
-		e = a.chatPrompt(m, c)
+		e = s.chatPrompt(a, m, c)
 	}
 	if e == nil {
 		e = s.fits(a)

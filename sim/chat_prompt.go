@@ -43,16 +43,30 @@ func (c *conversation) readOptions(m members) (e *apiError) {
 	if c.goOn && c.options.AddGenerationPrompt {
 		return badRequest("", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 	}
-	if m.given("tools") && json.Unmarshal(m["tools"], &c.options.Tools) != nil {
-		return invalid("list_type", "tools", "Input should be a valid list")
+	if e = c.addTools(m); e != nil {
+		return e
 	}
 	args, e := m.object("chat_template_kwargs")
-	if e != nil || !args.given("enable_thinking") {
+	if e != nil {
 		return e
+	}
+	if !args.given("enable_thinking") {
+		return c.readEffort(m)
 	}
 	think, e := args.flag("enable_thinking", true)
 	c.options.EnableThinking = &think
 	return e
+}
+
+// readEffort takes reasoning_effort, of which the template sees only whether to think at all.
+func (c *conversation) readEffort(m members) *apiError {
+	effort, e := m.text("reasoning_effort")
+	if e != nil || effort == "" {
+		return e
+	}
+	think := effort != "none" // vLLM 0.32 entrypoints/openai/chat_completion/protocol.py
+	c.options.EnableThinking = &think
+	return nil
 }
 
 // readMessage takes one message; content may be text or a list of parts.
@@ -77,13 +91,16 @@ func readMessage(m members) (msg ChatMessage, e *apiError) {
 		return msg, nil
 	}
 	var calls []struct {
-		Function struct{ Name, Arguments string }
+		Function struct {
+			Name      string
+			Arguments json.RawMessage
+		}
 	}
 	if json.Unmarshal(m["tool_calls"], &calls) != nil {
 		return msg, invalid("list_type", "messages", "Input should be a valid list")
 	}
 	for _, call := range calls {
-		msg.ToolCalls = append(msg.ToolCalls, ChatToolCall(call.Function))
+		msg.ToolCalls = append(msg.ToolCalls, ChatToolCall{call.Function.Name, normalArguments(call.Function.Arguments)})
 	}
 	return msg, nil
 }
@@ -132,27 +149,8 @@ func (c *conversation) render() (string, *apiError) {
 	return text, nil
 }
 
-// handedOver returns token ids that came with the messages, which vLLM uses
-// as the prompt as they are instead of rendering and tokenizing.
-func handedOver(m members) ([]uint32, *apiError) {
-	params, e := m.object("kv_transfer_params")
-	if e != nil || !params.given("prompt_token_ids") {
-		return nil, e
-	}
-	ids, e := params.ids("prompt_token_ids")
-	if e != nil {
-		return nil, e
-	}
-	for _, id := range ids {
-		if int(id) >= Tokenizer().Size() {
-			return nil, badRequest("", "Token id "+string(appendInt(nil, int(id)))+" is out of vocabulary")
-		}
-	}
-	return ids, nil
-}
-
 // chatPrompt sets a's only prompt from a conversation, or from ids handed over.
-func (a *answerRequest) chatPrompt(m members, c *conversation) *apiError {
+func (s *Server) chatPrompt(a *answerRequest, m members, c *conversation) *apiError {
 	a.templated = true
 	echo, e := m.flag("echo", false)
 	if e != nil {
@@ -162,7 +160,7 @@ func (a *answerRequest) chatPrompt(m members, c *conversation) *apiError {
 		a.echoes = []string{c.messages[n-1].Content}
 	}
 	if !echo {
-		ids, e := handedOver(m)
+		ids, e := s.handedOver(m)
 		if e != nil {
 			return e
 		}
@@ -171,6 +169,7 @@ func (a *answerRequest) chatPrompt(m members, c *conversation) *apiError {
 			return nil
 		}
 	}
+	c.options.DropReasoning = s.o.DropReasoning
 	text, e := c.render()
 	if e != nil {
 		return e

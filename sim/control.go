@@ -19,20 +19,28 @@ type State struct {
 	OutputTokens  uint64   `json:"output_tokens"`
 	KVBlocks      int      `json:"kv_blocks"`
 	KVBlocksUsed  int      `json:"kv_blocks_used"`
-	EventSeq      uint64   `json:"event_seq"`
-	Bodies        []string `json:"bodies"` // SHA-256 in hex of the last 1,000 POST bodies, oldest first
+	EventSeq      uint64   `json:"event_seq"` // batches of events published: the number of the next one
+	Bodies        []string `json:"bodies"`    // SHA-256 in hex of the last 1,000 POST bodies, oldest first
 	Running       int      `json:"running"`
 	Waiting       int      `json:"waiting"`
 	KVBlocksHeld  int      `json:"kv_blocks_cached"` // holding content, referenced or not
 	Hung          bool     `json:"hung"`
 	Faults        []Fault  `json:"faults"` // armed, with what is left of their count
+	Handoff       string   `json:"handoff"`
+	HandedOver    int64    `json:"handed_over"`  // requests whose prompt was ids that came beside messages
+	ToConnector   int64    `json:"to_connector"` // requests whose kv_transfer_params went to the KV connector
 }
 
 // State returns the present state.
 func (s *Server) State() State {
 	st := s.core.Stats()
 	flying, requests, aborted, bodies := s.journal.counts()
+	seq := uint64(0)
+	if s.events != nil {
+		seq = s.events.sequence()
+	}
 	return State{
+		EventSeq: seq, Handoff: *s.handoff.Load(), HandedOver: s.handed.Load(), ToConnector: s.toConnector.Load(),
 		InFlight: flying, Requests: requests, Aborted: aborted, Bodies: append([]string{}, bodies...),
 		PrefillTokens: st.PrefillTokens, CachedTokens: st.CachedTokens, OutputTokens: st.OutputTokens,
 		KVBlocks: st.KVBlocks, KVBlocksUsed: st.KVBlocksUsed, KVBlocksHeld: st.KVBlocksCached,
@@ -105,8 +113,8 @@ func (s *Server) simFault(_ context.Context, w *responder) {
 	if !closes {
 		_ = s.Fault(f) // checked above
 	}
-	if f.forEvents() {
-		w.json(200, []byte(`{"armed":true,"note":"kept for the event publisher; no event is published by this server"}`))
+	if f.forEvents() && s.events == nil {
+		w.json(200, []byte(`{"armed":true,"note":"without effect: no event is published by this server"}`))
 	} else {
 		w.json(200, []byte(`{"armed":true}`))
 	}

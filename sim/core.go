@@ -53,25 +53,57 @@ type CoreOptions struct {
 	MaxBatchTokens int     // tokens that one step may prefill and decode; default 4096
 	MaxSeqs        int     // sequences that may run at once; default 256
 	MaxModelLen    int     // prompt plus output tokens of one sequence; default (and at most) what the cache holds
-	Observer       Observer
+
+	// Hybrid names the model's cache groups in their order, a letter each: m for mamba, a for the one of full
+	// attention, as in mmma. "" is a plain model.
+	Hybrid string
+	// Lookahead is how many tokens behind a block its hash covers too: vLLM 0.33 with MTP, which then drops no block of
+	// a hit.
+	Lookahead int
+	// OffloadBlocks is the size of a CPU tier behind the cache, in blocks; 0 = none. Plain models only.
+	OffloadBlocks int
+	// HashSeed is the seed of the block hashes, which a restart changes; 0 = Seed. Processes of vLLM before 0.29 have
+	// each their own. FixedHashes makes them the same for all processes, as they are since 0.29.
+	HashSeed    uint64
+	FixedHashes bool
+
+	Observer Observer
+	// Lie, if not nil, is asked whenever a sequence ends, on the scheduler's goroutine. If it says yes, what the
+	// sequence has cached is lost and the observer is not told.
+	Lie func() bool
+	// LastCopy, if not nil, is asked whenever a copy of a block is evicted and another one stays, on the scheduler's
+	// goroutine. If it says yes, the observer is not told.
+	LastCopy func() bool
 }
 
 // Observer is told of every change of the prefix cache, on the scheduler's goroutine, inside the step and in the
-// order in which the changes happen. It must not call the core, and must copy the slices that it keeps.
+// order in which the changes happen. It must not call the core. The slices that it gets stay as they are until the next
+// StepEnd, Cleared or Restarted has returned.
 type Observer interface {
 	Stored(StoredBlocks)
-	Removed(hash uint64) // one copy of one block was evicted
-	Cleared()            // everything was dropped
-	StepEnd()            // a step ended: vLLM publishes its batch of events here, after the model's pass
+	Removed(group int, hash uint64) // one copy of one block was evicted
+	Cleared()                       // everything was dropped
+	// Offloaded tells of blocks that were copied into the CPU tier, and of those that had to go there for them.
+	Offloaded(stored, removed []uint64)
+	StepEnd()   // a step ends: vLLM publishes its batch of events here, after the model's pass
+	Restarted() // the process died: what was not published never will be
 }
 
-// StoredBlocks is one run of blocks that became hit-able together.
+// StoredBlocks is one run of blocks that became hit-able together in one group.
 type StoredBlocks struct {
-	Parent     uint64 // hash of the block before the first one; meaningless without HasParent
-	HasParent  bool
-	Hashes     []uint64
-	Tokens     []uint32 // len(Hashes) x block size
-	Salt, LoRA string
+	Group       int
+	Kind        string // the group's kind, by vLLM's name
+	BlockTokens int
+	Parent      uint64 // hash of the block before the first one; meaningless without HasParent
+	HasParent   bool
+	// Hashes are of all blocks of the span, or in a mamba group of the last one alone, or of none.
+	Hashes              []uint64
+	Tokens              []uint32 // of the whole span
+	First               bool     // the span begins at the sequence's first token
+	Salt, LoRA, Session string
+	// Behind begins with the Lookahead tokens behind the first of Hashes; those behind the next follow BlockTokens later.
+	Behind    []uint32
+	Lookahead int
 }
 
 // Job asks for one sequence: a prompt and the rules for its end.
@@ -80,6 +112,7 @@ type Job struct {
 	MaxTokens   int    // output cap in tokens; 0 or less means as many as the model's length allows
 	Salt        string // cache_salt: sequences with different salts share no cache
 	LoRA        string // adapter name, part of the cache key like Salt
+	Session     string // name that events about the sequence's blocks carry
 	NaturalStop bool   // the model ends its turn after NaturalLength tokens; without it only MaxTokens ends a sequence
 	MinTokens   int    // with NaturalStop: no end of turn before so many tokens
 	IgnoreEOS   bool   // with NaturalStop: the end of turn is not produced
@@ -104,6 +137,7 @@ type Stats struct {
 	PromptTokens                           uint64 // prompt tokens of sequences that were admitted
 	PrefillTokens                          uint64 // tokens computed by prefill (recomputation after a preemption included)
 	QueryTokens, CachedTokens              uint64 // prefix cache: tokens asked for, tokens hit
+	LoadedTokens                           uint64 // tokens taken from the CPU tier, beside those hit
 	OutputTokens                           uint64
 
 	Drafts, DraftTokens, AcceptedTokens uint64    // speculative decoding
@@ -135,15 +169,21 @@ type Core struct {
 	snap    Stats
 
 	// ---
-	spare    []func() // the inbox before, emptied
-	cache    *blockCache
-	waiting  []*Sequence // first come, first served; preempted ones in front
-	active   []*Sequence // in the order of admission
-	hung     bool
-	restarts uint64
-	root     uint64 // seed of the block hashes
-	stats    Stats
+	spare     []func() // the inbox before, emptied
+	cache     *blockCache
+	waiting   []*Sequence // first come, first served; preempted ones in front
+	active    []*Sequence // in the order of admission
+	hung      bool
+	restarts  uint64
+	root      uint64   // seed of the block hashes
+	cpu       *offload // nil without a CPU tier
+	kinds     []string // of the cache groups, in their order; never changes
+	attention int      // the group of full attention
+	stats     Stats
 }
+
+// fixedRoot stands for the constant that vLLM since 0.29 seeds its block hashes with.
+const fixedRoot = 0x766c6c6d2d6e6f6e
 
 const (
 	notStarted = iota
@@ -156,21 +196,30 @@ func NewCore(o CoreOptions) *Core {
 	switch {
 	case o.Profile != "" && o.Profile != ProfileStandard && o.Profile != ProfileMTP:
 		panic("BUG: profile " + o.Profile)
-	case min(o.BlockTokens, o.KVBlocks, o.MaxBatchTokens, o.MaxSeqs, o.MaxModelLen) < 0 || o.Speed < 0:
+	case min(o.BlockTokens, o.KVBlocks, o.MaxBatchTokens, o.MaxSeqs, o.MaxModelLen, o.Lookahead, o.OffloadBlocks) < 0 || o.Speed < 0:
 		panic("BUG: negative core option")
+	}
+	kinds, attention, ok := groupsOf(o.Hybrid)
+	if !ok || len(kinds) > 1 && o.OffloadBlocks > 0 {
+		panic("BUG: cache groups " + o.Hybrid)
 	}
 	o.Profile = cmp.Or(o.Profile, ProfileStandard)
 	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
 	o.KVBlocks = cmp.Or(o.KVBlocks, 8192)
 	o.Speed = cmp.Or(o.Speed, 1)
-	c := &Core{mtp: o.Profile == ProfileMTP, wake: make(chan struct{}, 1)}
+	c := &Core{mtp: o.Profile == ProfileMTP, wake: make(chan struct{}, 1), kinds: kinds, attention: attention}
 	if c.mtp {
 		c.drafts = draftTokens
 	}
 	// One sequence alone must always find room, and every running sequence a place in the step.
-	holds := max(o.BlockTokens*o.KVBlocks-c.drafts, 0)
+	// A mamba group needs the checkpoint that was hit, the running state and the one before it.
+	states := 3 * (len(kinds) - 1)
+	holds := max(o.BlockTokens*(o.KVBlocks-states)-c.drafts, 0)
 	o.MaxModelLen = min(cmp.Or(o.MaxModelLen, holds), holds)
 	o.MaxBatchTokens = max(cmp.Or(o.MaxBatchTokens, 4096), 1+c.drafts)
+	if c.hybrid() {
+		o.MaxBatchTokens = max(o.MaxBatchTokens, o.BlockTokens+1+c.drafts) // a prompt goes on by whole blocks
+	}
 	o.MaxSeqs = min(cmp.Or(o.MaxSeqs, 256), o.MaxBatchTokens/(1+c.drafts))
 	c.o = o
 	c.startAnew()
@@ -180,8 +229,15 @@ func NewCore(o CoreOptions) *Core {
 // startAnew is what a new process finds: nothing cached, nothing counted, another hash seed.
 func (c *Core) startAnew() {
 	c.cache = newBlockCache(c.o.KVBlocks, c.o.Observer)
-	c.root = mix(c.o.Seed, c.restarts)
+	c.cache.lastOnly = c.o.LastCopy
+	c.root = fixedRoot
+	if !c.o.FixedHashes {
+		c.root = mix(cmp.Or(c.o.HashSeed, c.o.Seed), c.restarts)
+	}
 	c.stats = Stats{}
+	if c.o.OffloadBlocks > 0 {
+		c.cpu = newOffload(c.o.OffloadBlocks)
+	}
 	c.publish()
 }
 
@@ -259,7 +315,7 @@ func (c *Core) AbortAll(reason string) {
 }
 
 // Restart is the death and new start of the engine's process: every sequence ends with ErrStopped, the cache is empty,
-// the counters are zero, the block hashes get another seed. The observer hears nothing of it, as vLLM publishes nothing.
+// the counters are zero, the block hashes get another seed. vLLM publishes nothing of it.
 func (c *Core) Restart() {
 	c.call(func() {
 		for _, s := range c.all() {
@@ -267,6 +323,9 @@ func (c *Core) Restart() {
 		}
 		c.restarts++
 		c.startAnew()
+		if c.o.Observer != nil {
+			c.o.Observer.Restarted()
+		}
 	})
 }
 

@@ -25,9 +25,9 @@ func TestStepsAllocateNothing(t *testing.T) {
 			step()
 		}
 		for _, s := range all { // hashes and blocks grow with the sequence, by doubling
-			s.hashes, s.blocks = append(make([]uint64, 0, 400), s.hashes...), append(make([]int32, 0, 400), s.blocks...)
+			s.hashes, s.blocks[0] = append(make([]uint64, 0, 400), s.hashes...), append(make([]int32, 0, 400), s.blocks[0]...)
 		}
-		c.cache.byHash = grown(c.cache.byHash)
+		c.cache.byKey = grown(c.cache.byKey)
 		if n := testing.AllocsPerRun(300, step); n > 0 {
 			t.Errorf("%s: %v allocations a step", profile, n)
 		}
@@ -35,8 +35,8 @@ func TestStepsAllocateNothing(t *testing.T) {
 }
 
 // grown copies a map into one with room, which otherwise allocates as it fills.
-func grown(m map[uint64]int32) map[uint64]int32 {
-	out := make(map[uint64]int32, 10_000)
+func grown(m map[blockKey]int32) map[blockKey]int32 {
+	out := make(map[blockKey]int32, 10_000)
 	for k, v := range m {
 		out[k] = v
 	}

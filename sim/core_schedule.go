@@ -16,9 +16,8 @@ func (c *Core) schedule() (load stepLoad, ok bool) {
 			continue
 		case s.decoding():
 			load.decodes++
-			load.kvTokens += s.computed
+			load.kvTokens += s.computed + 1 // the token at hand is part of its context
 		default:
-			load.prefills++
 			load.prefillTokens += s.scheduled
 		}
 		ok = true
@@ -35,7 +34,10 @@ func (c *Core) scheduleActive(budget int) (left int, preempted bool) {
 			if s.decoding() != decoding || budget == 0 {
 				continue
 			}
-			n := min(c.wanted(s), budget)
+			n := c.chunk(s, min(c.wanted(s), budget))
+			if n == 0 {
+				continue // less than a block of budget is left to a prompt that must stop at block ends
+			}
 			for s.state == seqActive && !c.allocate(s, n) {
 				budget += c.preempt()
 				preempted = true
@@ -64,11 +66,11 @@ func (c *Core) wanted(s *Sequence) int {
 
 // allocate gives a running sequence the blocks for n more tokens, all or none.
 func (c *Core) allocate(s *Sequence, n int) bool {
-	fresh := c.blocksFor(s, n) - len(s.blocks)
-	if fresh > c.cache.free {
+	c.forgetStates(s)
+	if c.place(s, n) > c.cache.free {
 		return false
 	}
-	s.blocks = c.cache.alloc(s.blocks, max(fresh, 0))
+	c.extend(s, n)
 	c.store(s, n)
 	return true
 }
@@ -82,45 +84,21 @@ func (c *Core) blocksFor(s *Sequence, n int) int {
 	return (end + c.o.BlockTokens - 1) / c.o.BlockTokens
 }
 
-// store gives the blocks that will be full after n more tokens their content; drafts do not count, they may be wrong.
-func (c *Core) store(s *Sequence, n int) {
-	full := min(s.computed+n, len(s.tokens)) / c.o.BlockTokens
-	if full <= s.stored {
-		return
-	}
-	hashes := s.hashesFor(full)
-	for i := s.stored; i < full; i++ {
-		c.cache.store(s.blocks[i], hashes[i])
-	}
-	if c.o.Observer != nil {
-		e := StoredBlocks{Hashes: hashes[s.stored:], Salt: s.job.Salt, LoRA: s.job.LoRA}
-		e.Tokens = s.tokens[s.stored*c.o.BlockTokens : full*c.o.BlockTokens]
-		if s.stored > 0 {
-			e.Parent, e.HasParent = hashes[s.stored-1], true
-		}
-		c.o.Observer.Stored(e)
-	}
-	s.stored = full
-}
-
 // admit starts a waiting sequence with what the cache holds of it, if its first chunk finds room.
 func (c *Core) admit(s *Sequence, budget *int) bool {
-	// The last token is always computed, since its output is needed: at most len-1 tokens can hit.
-	hashes := s.hashesFor((len(s.tokens) - 1) / c.o.BlockTokens)
-	hits := c.cache.hit(hashes)
-	if c.mtp && hits > 0 {
-		hits-- // the draft layer needs the hidden states of the last hit block (vLLM up to 0.32)
-	}
-	s.computed = hits * c.o.BlockTokens
-	n := min(len(s.tokens)-s.computed, *budget)
-	fresh := c.blocksFor(s, n) - hits
-	if !c.cache.room(hashes[:hits], fresh) {
+	hits := c.lookup(s)
+	hashes := s.hashes[:hits]
+	loaded := c.loadable(s, hits)
+	s.computed = (hits + loaded) * c.o.BlockTokens
+	n := c.chunk(s, min(len(s.tokens)-s.computed, *budget))
+	fresh := c.blocksFor(s, n) - hits + len(c.kinds) - 1
+	if n == 0 || c.idle(hashes)+fresh > c.cache.free {
 		s.computed = 0
 		return false
 	}
-	s.blocks = c.cache.take(s.blocks[:0], hashes[:hits])
-	s.blocks = c.cache.alloc(s.blocks, fresh)
+	c.hold(s, hashes)
 	s.stored = hits
+	c.extend(s, n)
 	c.store(s, n)
 	s.state, s.scheduled = seqActive, n
 	*budget -= n
@@ -128,7 +106,8 @@ func (c *Core) admit(s *Sequence, budget *int) bool {
 	if !s.resumed {
 		c.stats.PromptTokens += uint64(len(s.tokens))
 		c.stats.QueryTokens += uint64(len(s.tokens))
-		c.stats.CachedTokens += uint64(s.computed)
+		c.stats.CachedTokens += uint64(hits * c.o.BlockTokens)
+		c.stats.LoadedTokens += uint64(loaded * c.o.BlockTokens)
 		s.mu.Lock()
 		s.cached = s.computed
 		s.mu.Unlock()
@@ -152,8 +131,27 @@ func (c *Core) preempt() int {
 
 // free takes a sequence's blocks away.
 func (c *Core) free(s *Sequence) {
-	c.cache.release(s.blocks)
-	s.blocks, s.computed, s.stored, s.scheduled = s.blocks[:0], 0, 0, 0
+	for g := range s.blocks {
+		c.cache.release(s.blocks[g])
+		s.blocks[g] = s.blocks[g][:0]
+	}
+	s.computed, s.stored, s.scheduled, s.lastState, s.stateful = 0, 0, 0, -1, false
+}
+
+// leave is free for a sequence that is over. While CoreOptions.Lie says so, what it alone had cached is lost without a
+// word.
+func (c *Core) leave(s *Sequence) {
+	if s.stored == 0 || c.o.Lie == nil || !c.o.Lie() {
+		c.free(s)
+		return
+	}
+	ids := slices.Concat(s.blocks...)
+	c.free(s)
+	for _, id := range ids {
+		if id != none && c.cache.blocks[id].refs == 0 {
+			c.cache.lose(id)
+		}
+	}
 }
 
 // drop ends a sequence from outside the step.
@@ -170,7 +168,7 @@ func (c *Core) drop(s *Sequence, reason string, err error) {
 	if i := slices.Index(*list, s); i >= 0 {
 		*list = slices.Delete(*list, i, i+1)
 	}
-	c.free(s)
+	c.leave(s)
 	s.state = seqDone
 	if reason != "" {
 		c.stats.Aborted++
@@ -178,9 +176,13 @@ func (c *Core) drop(s *Sequence, reason string, err error) {
 	s.end(reason, err)
 }
 
-// complete is the end of a step: what was scheduled is computed, and finished sequences leave.
+// complete is the end of a step: what was scheduled is computed, and finished sequences leave. The observer is told
+// first: vLLM's batch of events is at a subscriber before the step's tokens are at their clients.
 func (c *Core) complete() {
 	c.stats.Steps++
+	if c.o.Observer != nil {
+		c.o.Observer.StepEnd()
+	}
 	kept := c.active[:0]
 	for _, s := range c.active {
 		if c.advance(s) {
@@ -189,9 +191,6 @@ func (c *Core) complete() {
 	}
 	clear(c.active[len(kept):])
 	c.active = kept
-	if c.o.Observer != nil {
-		c.o.Observer.StepEnd()
-	}
 }
 
 // advance takes the step's result for one sequence and says whether it goes on.
@@ -217,7 +216,7 @@ func (c *Core) advance(s *Sequence) bool {
 	s.computed += len(made)
 	c.stats.OutputTokens += uint64(len(made))
 	if reason != "" {
-		c.free(s)
+		c.leave(s)
 		s.state = seqDone
 		c.stats.Finished++
 	}

@@ -29,12 +29,15 @@ type Sequence struct {
 	key       uint64
 	accept    acceptance
 	state     seqState
-	blocks    []int32
-	hashes    []uint64 // of the full blocks of tokens, as far as they were needed
-	computed  int      // tokens whose KV is in blocks
-	stored    int      // blocks that hold content
-	scheduled int      // tokens of the step in progress
-	resumed   bool     // was preempted before: its hits are no news
+	blocks    [][]int32 // by group
+	hashes    []uint64  // of the full blocks of tokens, as far as they were needed
+	computed  int       // tokens whose KV is in blocks
+	stored    int       // blocks that hold content
+	scheduled int       // tokens of the step in progress
+	keep      []int     // hybrid: block boundaries at which its prompt leaves checkpoints, ascending; 0 for none
+	lastState int       // hybrid: place of the state that the running one was made from, -1 for none
+	stateful  bool      // hybrid: has a running state
+	resumed   bool      // was preempted before: its hits are no news
 }
 
 type seqState uint8
@@ -46,7 +49,8 @@ const (
 )
 
 func newSequence(c *Core, j Job) *Sequence {
-	s := &Sequence{core: c, job: j, maxTokens: j.MaxTokens, endAt: -1, news: make(chan struct{}, 1)}
+	s := &Sequence{core: c, job: j, maxTokens: j.MaxTokens, endAt: -1, lastState: -1, news: make(chan struct{}, 1)}
+	s.blocks = make([][]int32, len(c.kinds))
 	s.tokens = append(make([]uint32, 0, len(j.Prompt)+min(max(j.MaxTokens, 16), 4096)), j.Prompt...)
 	s.promptLen, s.job.Prompt = len(s.tokens), nil
 	s.key = PromptHash(s.tokens)
@@ -165,9 +169,10 @@ func (s *Sequence) hashesFor(n int) []uint64 {
 	if k := len(s.hashes); k > 0 {
 		parent = s.hashes[k-1]
 	}
-	size := s.core.o.BlockTokens
+	size, ahead := s.core.o.BlockTokens, s.core.o.Lookahead
 	for k := len(s.hashes); k < n; k++ {
-		parent = hashTokens(parent, s.tokens[k*size:(k+1)*size])
+		end := (k + 1) * size
+		parent = hashBlock(parent, s.tokens[k*size:end], s.tokens[end:end+ahead])
 		s.hashes = append(s.hashes, parent)
 	}
 	return s.hashes

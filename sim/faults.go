@@ -13,11 +13,15 @@ import (
 var FaultKinds = []string{
 	"die", "reset", "stall", "status", "refuse", "slow-head", "truncate", "bad-chunk",
 	"error-event", "abort", "hung", "event-gap", "event-stop", "event-lie",
+	"event-last-copy",
 }
 
 // Fault is one scripted failure. It waits for the next Count generation
 // requests (chat, completions, responses, messages, embeddings, audio), each
-// of which it hits once; Count 0 lasts until it is cleared.
+// of which it hits once; Count 0 lasts until it is cleared. An event fault
+// waits for batches of events (event-gap), ends of answers (event-lie) or
+// removals of a block of which a copy stays (event-last-copy: they are not
+// announced, as in vLLM pull request 55092) instead; event-stop lasts until it is cleared or its Seconds are over.
 //
 // AfterTokens says where in the answer it strikes: -1 before the response
 // head, 0 (the default) after the head of a stream and before its first
@@ -27,7 +31,7 @@ type Fault struct {
 	Kind        string  `json:"kind"`
 	AfterTokens int     `json:"after_tokens"`
 	Count       int     `json:"count"`
-	Seconds     float64 `json:"seconds"` // stall, slow-head, refuse, hung, die: how long; 0 = until cleared (refuse: 1)
+	Seconds     float64 `json:"seconds"` // stall, slow-head, refuse, hung, die, event-*: how long; 0 = until cleared (refuse: 1)
 	Status      int     `json:"status"`  // status: 500 if 0
 	Now         bool    `json:"now"`     // die, hung: at once instead of at the next request
 }
@@ -54,7 +58,8 @@ func (f Fault) duration() time.Duration { return time.Duration(f.Seconds * float
 // armed is a fault that waits for requests.
 type armed struct {
 	Fault
-	left int // requests still to hit; counts only if Count > 0
+	left  int       // requests (event-gap: batches) still to hit; counts only if Count > 0
+	until time.Time // event faults: end by themselves then; zero = never
 }
 
 // faultBox holds the armed faults, oldest first.
@@ -70,7 +75,11 @@ func newFaultBox() *faultBox { return &faultBox{cleared: make(chan struct{})} }
 func (b *faultBox) arm(f Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.list = append(b.list, &armed{Fault: f, left: f.Count})
+	a := &armed{Fault: f, left: f.Count}
+	if f.forEvents() && f.Seconds > 0 {
+		a.until = time.Now().Add(f.duration())
+	}
+	b.list = append(b.list, a)
 }
 
 // take returns the oldest request fault and uses up one of its hits; nil if
@@ -90,6 +99,45 @@ func (b *faultBox) take() *Fault {
 	}
 	return nil
 }
+
+// event uses up one hit of an armed event fault of a kind and says whether there was one.
+func (b *faultBox) event(kind string, use bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = slices.DeleteFunc(b.list, func(a *armed) bool { return !a.until.IsZero() && !time.Now().Before(a.until) })
+	for i, a := range b.list {
+		if a.Kind != kind {
+			continue
+		}
+		if use {
+			if a.left--; a.Count > 0 && a.left == 0 {
+				b.list = slices.Delete(b.list, i, i+1)
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// eventFate says what becomes of the next batch of events.
+func (b *faultBox) eventFate() kvFate {
+	switch {
+	case b.eventStop():
+		return kvStalled
+	case b.event("event-gap", true):
+		return kvLose
+	}
+	return kvSend
+}
+
+// eventStop says whether the publisher stands still.
+func (b *faultBox) eventStop() bool { return b.event("event-stop", false) }
+
+// eventLie says whether the engine loses what a sequence cached, without an event.
+func (b *faultBox) eventLie() bool { return b.event("event-lie", true) }
+
+// eventLastCopy says whether the removal of a copy goes without an event while another copy stays.
+func (b *faultBox) eventLastCopy() bool { return b.event("event-last-copy", true) }
 
 // clear forgets every fault and releases what they hold up.
 func (b *faultBox) clear() {

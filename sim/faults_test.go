@@ -193,10 +193,10 @@ func TestUnknownFaultListsTheKinds(t *testing.T) {
 			}
 		}
 	}
-	for _, k := range []string{"event-gap", "event-stop", "event-lie"} {
+	for _, k := range []string{"event-gap", "event-stop", "event-lie", "event-last-copy"} {
 		arm(t, s, `{"kind":"`+k+`"}`)
 	}
-	if f := s.State().Faults; len(f) != 3 {
+	if f := s.State().Faults; len(f) != 4 {
 		t.Errorf("event faults: %+v", f)
 	}
 	if a := call(t, s, post("/v1/completions", `{"prompt":"x","max_tokens":1}`)); a.status != 200 {

@@ -25,7 +25,7 @@ func (s *Server) messages(ctx context.Context, w *responder) {
 		a.stops, e = m.strings("stop_sequences")
 	}
 	if e == nil {
-		e = a.chatPrompt(m, c)
+		e = s.chatPrompt(a, m, c)
 	}
 	if e == nil {
 		e = s.fits(a)
@@ -63,14 +63,14 @@ func (s *Server) countTokens(ctx context.Context, w *responder) {
 		e = s.readModel(a, m)
 	}
 	if e == nil {
-		e = a.chatPrompt(nil, c)
+		e = s.chatPrompt(a, nil, c)
 	}
 	if e != nil {
 		w.fail(dialectAnthropic, e)
 		return
 	}
 	n := len(a.prompts[0])
-	if !pause(ctx, s.core.TokenizeTime(n)) {
+	if !s.frontend.spend(ctx, s.core.TokenizeTime(n)) {
 		return
 	}
 	b := appendInt([]byte(`{"input_tokens":`), n)
@@ -156,7 +156,7 @@ func (c *conversation) addAnthropic(m members) *apiError {
 		case "redacted_thinking":
 		case "tool_use":
 			name, _ := b.text("name")
-			msg.ToolCalls = append(msg.ToolCalls, ChatToolCall{Name: name, Arguments: compactJSON(b["input"])})
+			msg.ToolCalls = append(msg.ToolCalls, ChatToolCall{Name: name, Arguments: normalArguments(b["input"])})
 		case "tool_result":
 			t, e := readContent(b["content"])
 			if e != nil {
@@ -174,32 +174,31 @@ func (c *conversation) addAnthropic(m members) *apiError {
 	return nil
 }
 
-// compactJSON is raw in Python's json.dumps form for simple values; "{}" for nothing.
-func compactJSON(raw json.RawMessage) string {
-	if len(raw) == 0 {
-		return "{}"
-	}
-	return string(raw)
-}
-
 // addAnthropicTools puts tools into the form that the template knows.
 func (c *conversation) addAnthropicTools(m members) *apiError {
 	if !m.given("tools") {
 		return nil
 	}
-	var tools []struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		InputSchema json.RawMessage `json:"input_schema"`
-	}
+	var tools []members
 	if json.Unmarshal(m["tools"], &tools) != nil {
 		return invalid("list_type", "tools", "Input should be a valid list")
 	}
 	for _, t := range tools {
-		b := appendString([]byte(`{"type":"function","function":{"name":`), t.Name)
-		b = appendString(append(b, `,"description":`...), t.Description)
-		b = append(append(b, `,"parameters":`...), compactJSON(t.InputSchema)...)
-		c.options.Tools = append(c.options.Tools, append(b, "}}"...))
+		schema, e := t.object("input_schema")
+		if e != nil || schema == nil {
+			return invalid("missing", "tools", "Field required")
+		}
+		t["parameters"] = t["input_schema"]
+		if _, typed := schema["type"]; !typed { // vLLM 0.32 entrypoints/anthropic/protocol.py
+			text := strings.TrimSuffix(string(t["input_schema"]), "}") // a raw member has no blanks around it
+			if len(schema) > 0 {
+				text += ","
+			}
+			t["parameters"] = json.RawMessage(text + `"type":"object"}`)
+		}
+		if e := c.addTool(t, nil); e != nil {
+			return e
+		}
 	}
 	return nil
 }

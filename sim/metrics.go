@@ -157,19 +157,24 @@ func (s *Server) writeCounters(p *page, st Stats) {
 	count := func(name, help string, n uint64) { p.one(name, "counter", help, float64(n)) }
 	count("vllm:num_preemptions_total", "Cumulative number of preemption from the engine.", st.Preempted)
 	count("vllm:prompt_tokens_total", "Number of prefill tokens processed.", st.PromptTokens)
-	count("vllm:prompt_tokens_cached_total", "Number of prompt tokens taken from a cache.", st.CachedTokens)
+	count("vllm:prompt_tokens_cached_total", "Number of prompt tokens taken from a cache.", st.CachedTokens+st.LoadedTokens)
 	count("vllm:generation_tokens_total", "Number of generation tokens processed.", st.OutputTokens)
 	count("vllm:prefix_cache_queries_total", "Prefix cache queries, in terms of number of queried tokens.", st.QueryTokens)
 	count("vllm:prefix_cache_hits_total", "Prefix cache hits, in terms of number of cached tokens.", st.CachedTokens)
-	count("vllm:external_prefix_cache_queries_total", "External prefix cache queries, in tokens.", 0)
-	count("vllm:external_prefix_cache_hits_total", "External prefix cache hits, in tokens.", 0)
+	queries := uint64(0)
+	if s.core.Options().OffloadBlocks > 0 || s.handsToConnector() {
+		queries = st.QueryTokens - st.CachedTokens
+	}
+	count("vllm:external_prefix_cache_queries_total", "External prefix cache queries, in tokens.", queries)
+	count("vllm:external_prefix_cache_hits_total", "External prefix cache hits, in tokens.", st.LoadedTokens)
 	p.head("vllm:prompt_tokens_by_source_total", "counter", "Number of prompt tokens by source.")
-	p.sample("vllm:prompt_tokens_by_source_total", `source="local_compute"`, float64(st.PromptTokens-min(st.CachedTokens, st.PromptTokens)))
+	p.sample("vllm:prompt_tokens_by_source_total", `source="local_compute"`, float64(st.PromptTokens-min(st.CachedTokens+st.LoadedTokens, st.PromptTokens)))
 	p.sample("vllm:prompt_tokens_by_source_total", `source="local_cache_hit"`, float64(st.CachedTokens))
-	p.sample("vllm:prompt_tokens_by_source_total", `source="external_kv_transfer"`, 0)
+	p.sample("vllm:prompt_tokens_by_source_total", `source="external_kv_transfer"`, float64(st.LoadedTokens))
 	p.head("vllm:prompt_tokens_cached_by_source_total", "counter", "Number of cached prompt tokens by source.")
 	p.sample("vllm:prompt_tokens_cached_by_source_total", `source="device"`, float64(st.CachedTokens))
-	for _, source := range []string{"host", "p2p", "disk", "external_unspecified"} {
+	p.sample("vllm:prompt_tokens_cached_by_source_total", `source="host"`, float64(st.LoadedTokens))
+	for _, source := range []string{"p2p", "disk", "external_unspecified"} {
 		p.sample("vllm:prompt_tokens_cached_by_source_total", `source="`+source+`"`, 0)
 	}
 	p.head("vllm:request_success_total", "counter", "Count of successfully processed requests.")

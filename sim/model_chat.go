@@ -20,6 +20,7 @@ type ChatToolCall struct{ Name, Arguments string }
 type ChatOptions struct {
 	Tools               []json.RawMessage // tool definitions in the request's order
 	AddGenerationPrompt bool
+	DropReasoning       bool  // of messages before the last one of a user, which model/chat_template.jinja keeps
 	EnableThinking      *bool // nil: not given
 }
 
@@ -37,12 +38,18 @@ func RenderChat(msgs []ChatMessage, o ChatOptions) (string, error) {
 			return "", err
 		}
 	}
+	kept := 0 // from here on reasoning is kept
+	for i := range msgs {
+		if o.DropReasoning && msgs[i].Role == "user" {
+			kept = i
+		}
+	}
 	for i := range msgs {
 		switch m := &msgs[i]; m.Role {
 		case "tool":
 			out = appendToolResult(out, m.Content, i > 0 && msgs[i-1].Role == "tool", i+1 < len(msgs) && msgs[i+1].Role == "tool")
 		case "assistant":
-			if out, err = appendAssistant(out, m); err != nil {
+			if out, err = appendAssistant(out, m, i >= kept); err != nil {
 				return "", err
 			}
 		default:
@@ -87,9 +94,9 @@ func appendToolResult(out []byte, content string, follows, followed bool) []byte
 	return append(out, "<|im_end|>\n"...)
 }
 
-func appendAssistant(out []byte, m *ChatMessage) ([]byte, error) {
+func appendAssistant(out []byte, m *ChatMessage, reasoning bool) ([]byte, error) {
 	out = append(out, "<|im_start|>assistant\n"...)
-	if m.Reasoning != "" {
+	if m.Reasoning != "" && reasoning {
 		out = append(out, "<think>\n"+m.Reasoning+"\n</think>\n\n"...)
 	}
 	out = append(out, m.Content...)

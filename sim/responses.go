@@ -63,7 +63,7 @@ func (s *Server) readResponses(r *responsesRequest, m members) *apiError {
 	if e != nil {
 		return e
 	}
-	if e = r.a.chatPrompt(m, c); e != nil {
+	if e = s.chatPrompt(r.a, nil, c); e != nil {
 		return e
 	}
 	if e = s.fits(r.a); e != nil {
@@ -141,8 +141,7 @@ func (r *responsesRequest) addItem(m members) *apiError {
 		r.turns = append(r.turns, msg)
 	case "function_call":
 		name, _ := m.text("name")
-		args, _ := m.text("arguments")
-		r.turns = append(r.turns, ChatMessage{Role: "assistant", ToolCalls: []ChatToolCall{{Name: name, Arguments: args}}})
+		r.turns = append(r.turns, ChatMessage{Role: "assistant", ToolCalls: []ChatToolCall{{Name: name, Arguments: normalArguments(m["arguments"])}}})
 	case "function_call_output":
 		out, e := readContent(m["output"])
 		if e != nil {
@@ -169,12 +168,9 @@ func (c *conversation) addFlatTools(m members) *apiError {
 		if kind, _ := t.text("type"); kind != "function" {
 			continue
 		}
-		delete(t, "type")
-		inner, err := json.Marshal(t)
-		if err != nil {
-			panic("BUG: cannot encode members: " + err.Error())
+		if e := c.addTool(t, nil); e != nil {
+			return e
 		}
-		c.options.Tools = append(c.options.Tools, json.RawMessage(`{"type":"function","function":`+string(inner)+`}`))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,16 @@ type ServerOptions struct {
 	// die, refuse and a restart; "" = none.
 	Control string
 
+	Events EventOptions // published only with an endpoint
+	// Handoff says what becomes of token ids that come beside messages: HandoffBoth (default) or another.
+	Handoff    string
+	Adapters   string // names of LoRA adapters, separated by commas; served beside Model, with a cache of their own
+	HideCached bool   // usage without prompt_tokens_details, as without --enable-prompt-tokens-details
+	// DropReasoning has the template leave out the reasoning of messages before the last one of a user, as the
+	// templates of Qwen3 do.
+	DropReasoning bool
+	DevMode       bool // POST /reset_prefix_cache is served, as with VLLM_SERVER_DEV_MODE
+
 	APIKey     string        // asked of /v1, /v2 and /inference paths; "" = none
 	KeepAlive  time.Duration // idle time after an answer; default 5 s, uvicorn's
 	StartDelay time.Duration // connections are refused for so long, as while vLLM loads its model
@@ -39,22 +50,27 @@ type ServerOptions struct {
 // Server is one simulated vLLM server behind uvicorn's HTTP. All methods may
 // be called from any goroutine.
 type Server struct {
-	o       ServerOptions
-	core    *Core
-	models  []string
-	routes  map[string]endpoint // never changes
-	addr    string
-	created int64 // Unix time, reported by /v1/models
-	faults  *faultBox
-	journal *journal
-	meters  *meters
-	store   *responseStore
-	started atomic.Int64 // start of the simulated process, Unix nanoseconds
-	phase   atomic.Int32 // phaseServing and so on
-	wg      sync.WaitGroup
-	died    chan struct{}
-	ctx     context.Context // the server's life, from NewServer to the end of Serve
-	cancel  context.CancelFunc
+	o                   ServerOptions
+	core                *Core
+	models              []string
+	adapters            []string
+	events              *kvPubSub // nil without events
+	frontend            frontend
+	handoff             atomic.Pointer[string]
+	handed, toConnector atomic.Int64        // requests whose ids were used; whose kv_transfer_params went to the connector
+	routes              map[string]endpoint // never changes
+	addr                string
+	created             int64 // Unix time, reported by /v1/models
+	faults              *faultBox
+	journal             *journal
+	meters              *meters
+	store               *responseStore
+	started             atomic.Int64 // start of the simulated process, Unix nanoseconds
+	phase               atomic.Int32 // phaseServing and so on
+	wg                  sync.WaitGroup
+	died                chan struct{}
+	ctx                 context.Context // the server's life, from NewServer to the end of Serve
+	cancel              context.CancelFunc
 
 	mu       sync.Mutex   // guards what follows
 	listener net.Listener // nil while connections are refused
@@ -84,30 +100,55 @@ func NewServer(o ServerOptions) (*Server, error) {
 		o: o, models: strings.Split(o.Model, ","), routes: routeTable(), created: time.Now().Unix(), conns: map[*conn]struct{}{},
 		faults: newFaultBox(), journal: newJournal(), meters: newMeters(), store: newResponseStore(), died: make(chan struct{}, 1),
 	}
-	ln := o.Listener
-	if ln == nil {
-		var err error
-		if ln, err = net.Listen("tcp", o.Listen); err != nil {
-			return nil, fmt.Errorf("cannot listen: %w", err)
-		}
+	if o.Adapters != "" {
+		s.adapters = strings.Split(o.Adapters, ",")
 	}
-	s.listener, s.addr = ln, ln.Addr().String()
-	if o.Control != "" {
-		control, err := net.Listen("tcp", o.Control)
-		if err != nil {
-			_ = ln.Close()
-			return nil, fmt.Errorf("cannot listen for control: %w", err)
-		}
-		s.control = control
+	if err := s.SetHandoff(cmp.Or(o.Handoff, HandoffBoth)); err != nil {
+		return nil, err
 	}
-	if o.StartDelay > 0 {
-		_ = ln.Close()
-		s.listener = nil
+	if s.o.Core.HashSeed == 0 {
+		s.o.Core.HashSeed = hashSeed()
 	}
-	s.core = NewCore(o.Core)
+	if n := NewCore(s.o.Core).Options().MaxModelLen; n < 1 {
+		return nil, errors.New("cannot serve: the KV blocks are too few for one sequence")
+	}
+	if err := s.bind(); err != nil {
+		return nil, err
+	}
+	s.core = NewCore(s.o.Core)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.started.Store(time.Now().UnixNano())
 	return s, nil
+}
+
+// bind opens the ports: that of the API, of the control, of the events.
+func (s *Server) bind() (err error) {
+	ln := s.o.Listener
+	if ln == nil {
+		if ln, err = net.Listen("tcp", s.o.Listen); err != nil {
+			return fmt.Errorf("cannot listen: %w", err)
+		}
+	}
+	s.listener, s.addr = ln, ln.Addr().String()
+	if s.o.Control != "" {
+		if s.control, err = net.Listen("tcp", s.o.Control); err != nil {
+			_ = ln.Close()
+			return fmt.Errorf("cannot listen for control: %w", err)
+		}
+	}
+	if err = s.openEvents(); err != nil {
+		_ = ln.Close()
+		if s.control != nil {
+			_ = s.control.Close()
+		}
+		return err
+	}
+	if s.o.StartDelay > 0 {
+		_ = ln.Close()
+		s.listener = nil
+		s.suspendEvents()
+	}
+	return nil
 }
 
 // Addr is the address of the main port, HOST:PORT; it stays the same through
@@ -134,6 +175,9 @@ func (s *Server) Core() *Core { return s.core }
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.cancel()
 	s.wg.Go(func() { _ = s.core.Run(s.ctx) })
+	if s.events != nil {
+		s.wg.Go(func() { s.events.run(s.ctx) })
+	}
 	s.mu.Lock()
 	if s.control != nil {
 		s.acceptFrom(s.control, true)
@@ -143,7 +187,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	if s.o.StartDelay > 0 {
-		s.reopenAfter(s.o.StartDelay, nil)
+		s.reopenAfter(s.o.StartDelay, s.resumeEvents)
 	}
 	var err error
 	select {
@@ -273,6 +317,7 @@ func (s *Server) refuse(d time.Duration) {
 // The engine stays away until a restart, or comes back fresh after d if d > 0.
 func (s *Server) die(d time.Duration) {
 	s.closeListener()
+	s.suspendEvents()
 	s.closeConns(func(*conn) bool { return true })
 	if d == 0 {
 		if s.o.ExitOnDie {
@@ -292,6 +337,7 @@ func (s *Server) die(d time.Duration) {
 // event sequence and start time begin again, the port and the address stay.
 func (s *Server) Restart(down time.Duration) {
 	s.closeListener()
+	s.suspendEvents()
 	s.closeConns(func(*conn) bool { return true })
 	s.core.Restart()
 	s.reopenAfter(down, s.freshProcess)
@@ -301,7 +347,9 @@ func (s *Server) Restart(down time.Duration) {
 func (s *Server) freshProcess() {
 	s.core.Restart()
 	s.core.Hang(false)
+	s.resumeEvents()
 	s.store.reset()
+	s.frontend.reset()
 	s.meters.reset()
 	s.phase.Store(phaseServing)
 	s.started.Store(time.Now().UnixNano())

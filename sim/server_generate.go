@@ -103,6 +103,9 @@ func (s *Server) begin(ctx context.Context, w *responder, a *answerRequest) *gen
 		g.end()
 		return nil
 	}
+	if session := w.req.get("x-session-id"); session != "" {
+		a.job.Session = session
+	}
 	for i := range a.sequences() {
 		j := a.job
 		j.Prompt = a.promptOf(i)
@@ -134,16 +137,15 @@ func (s *Server) enter(ctx context.Context, w *responder, a *answerRequest, g *g
 			return false
 		}
 	}
-	if a.textual {
-		n := 0
-		for _, p := range a.prompts {
-			n += len(p)
-		}
-		if !pause(ctx, s.core.TokenizeTime(n)) {
-			return false
-		}
+	n := 0
+	for _, p := range a.prompts {
+		n += len(p)
 	}
-	if ctx.Err() != nil {
+	work := s.core.FrontendTime(n)
+	if a.textual {
+		work += s.core.TokenizeTime(n)
+	}
+	if !s.frontend.spend(ctx, work) {
 		return false
 	}
 	if a.stream {
@@ -369,12 +371,18 @@ func (g *generation) usageOf(output int) usage {
 			u.cached += q.Cached()
 		}
 	}
+	if u.hidden = g.s.o.HideCached; u.hidden {
+		u.cached = 0
+	}
 	return u
 }
 
 // createdTokens is how many prompt tokens became newly cached: the full
-// blocks of the prompt without those that were hit.
+// blocks of the prompt without those that were hit. For hybrid models vLLM does not say.
 func (g *generation) createdTokens(u usage) int {
+	if g.s.core.hybrid() {
+		return -1
+	}
 	b := g.s.core.Options().BlockTokens
 	return max(u.prompt/b*b-u.cached, 0)
 }

@@ -2,13 +2,14 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"strconv"
 )
 
 // listModels answers GET /v1/models.
 func (s *Server) listModels(_ context.Context, w *responder) {
 	b := []byte(`{"object":"list","data":[`)
-	for i, name := range s.models {
+	for i, name := range slices.Concat(s.models, s.adapters) {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -18,7 +19,13 @@ func (s *Server) listModels(_ context.Context, w *responder) {
 		b = strconv.AppendInt(b, s.created, 10)
 		b = append(b, `,"owned_by":"vllm","root":`...)
 		b = appendString(b, s.models[0])
-		b = append(b, `,"parent":null,"max_model_len":`...)
+		b = append(b, `,"parent":`...)
+		if i < len(s.models) {
+			b = append(b, "null"...)
+		} else {
+			b = appendString(b, s.models[0])
+		}
+		b = append(b, `,"max_model_len":`...)
 		b = appendInt(b, s.core.Options().MaxModelLen)
 		b = append(b, `,"permission":[{"id":"modelperm-`...)
 		b = append(b, newID()...)

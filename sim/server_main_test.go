@@ -21,7 +21,7 @@ func TestCommandStopsAsVLLMDoes(t *testing.T) {
 		r, w := io.Pipe()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- Main(ctx, SimFlags{Listen: "127.0.0.1:0", Profile: ProfileMTP, Model: "m", Seed: 7, Speed: 4, Drain: drain}, w)
+			ended <- Run(ctx, Flags{Listen: "127.0.0.1:0", Profile: ProfileMTP, Model: "m", Seed: 7, Speed: 4, Drain: drain}, w)
 			_ = w.Close()
 		}()
 		line, err := bufio.NewReader(r).ReadString('\n')
@@ -37,8 +37,10 @@ func TestCommandStopsAsVLLMDoes(t *testing.T) {
 		if _, err := io.WriteString(c, post("/v1/chat/completions", `{"stream":true,"max_tokens":400,`+hello+`}`)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rd.ReadString('\n'); err != nil {
-			t.Fatal(err)
+		for line := ""; !strings.HasPrefix(line, "data: "); { // the head comes before the engine has the request
+			if line, err = rd.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
 		}
 		cancel()
 		rest, err := io.ReadAll(rd)
@@ -50,17 +52,18 @@ func TestCommandStopsAsVLLMDoes(t *testing.T) {
 			t.Errorf("drain %v: %v, ends with %q", drain, err, rest[max(0, len(rest)-300):])
 		}
 		if err := <-ended; err != nil {
-			t.Errorf("Main: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 	}
 }
 
 func TestCommandRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
-	for _, f := range []SimFlags{
-		{Profile: "fast"}, {Events: "tcp://*:1"}, {Replay: "tcp://*:1"}, {Listen: "nowhere:-1"}, {WriteModel: filepath.Join(os.DevNull, "x")},
+	for _, f := range []Flags{
+		{Profile: "fast"}, {Events: "nowhere"}, {Replay: "tcp://127.0.0.1:0"}, {Hash: "md5"}, {HashSeed: "1"}, {EventForm: "json"},
+		{Handoff: "maybe"}, {Hybrid: "mm"}, {Hybrid: "mma", OffloadBlocks: 1}, {Hybrid: "mmma", KVBlocks: 9}, {Hybrid: "max"}, {Hybrid: "ama"}, {Events: "tcp://127.0.0.1:0", EventFrames: 5}, {Listen: "nowhere:-1"}, {WriteModel: filepath.Join(os.DevNull, "x")},
 	} {
-		if err := Main(t.Context(), f, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
+		if err := Run(t.Context(), f, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}
@@ -69,7 +72,7 @@ func TestCommandRefusesWhatItCannotDo(t *testing.T) {
 func TestCommandWritesTheModel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := Main(t.Context(), SimFlags{WriteModel: dir}, io.Discard); err != nil {
+	if err := Run(t.Context(), Flags{WriteModel: dir}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "config.json"} {
@@ -86,7 +89,7 @@ func TestCommandDies(t *testing.T) {
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Main(t.Context(), SimFlags{Model: "m", Speed: 200}, w)
+		ended <- Run(t.Context(), Flags{Model: "m", Speed: 200}, w)
 		_ = w.Close()
 	}()
 	line, _ := bufio.NewReader(r).ReadString('\n')
@@ -100,6 +103,6 @@ func TestCommandDies(t *testing.T) {
 		t.Errorf("answered %q", b)
 	}
 	if err := <-ended; !errors.Is(err, ErrDied) {
-		t.Errorf("Main: %v", err)
+		t.Errorf("Run: %v", err)
 	}
 }

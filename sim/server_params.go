@@ -33,11 +33,22 @@ func (s *Server) readModel(a *answerRequest, m members) (e *apiError) {
 	if a.model == "" {
 		a.model = s.models[0]
 	}
-	if !slices.Contains(s.models, a.model) {
+	if !s.serves(a.model) {
 		return modelNotFound(a.model)
+	}
+	if slices.Contains(s.adapters, a.model) {
+		a.job.LoRA = a.model
+	}
+	if a.job.Session, e = m.text("session_id"); e != nil {
+		return e
 	}
 	a.job.Salt, e = m.text("cache_salt")
 	return e
+}
+
+// serves says whether name is a model or an adapter of this server.
+func (s *Server) serves(name string) bool {
+	return slices.Contains(s.models, name) || slices.Contains(s.adapters, name)
 }
 
 // readStream takes stream and stream_options; the second needs the first.

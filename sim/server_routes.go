@@ -21,7 +21,7 @@ type endpoint struct {
 // routeTable gives vLLM 0.32's routes of a generating model that has
 // embeddings and transcription too, which no real server has together.
 func routeTable() map[string]endpoint {
-	return map[string]endpoint{
+	return gpuRoutes(map[string]endpoint{
 		"/v1/chat/completions":      {post: (*Server).chat},
 		"/v1/completions":           {post: (*Server).completions},
 		"/v1/responses":             {post: (*Server).responses},
@@ -43,7 +43,10 @@ func routeTable() map[string]endpoint {
 		"/sim/clear":                {post: (*Server).simClear},
 		"/sim/restart":              {post: (*Server).simRestart},
 		"/sim/evict":                {post: (*Server).simEvict},
-	}
+		"/sim/handoff":              {post: (*Server).simHandoff},
+		"/kv_event_sources":         {get: (*Server).eventSources},
+		"/reset_prefix_cache":       {post: (*Server).resetPrefixCache},
+	})
 }
 
 // route answers one request.

@@ -175,7 +175,7 @@ func TestHeadComesBeforePrefill(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(buf[:n]), "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(string(buf[:n]), "\r\n\r\n") {
 			t.Fatalf("head: %q, %v", buf[:n], err)
 		}
-		if d, want := time.Since(begin), s.Core().TokenizeTime(len(prompt)); d != want {
+		if d, want := time.Since(begin), s.Core().TokenizeTime(len(prompt))+s.Core().FrontendTime(len(prompt)); d != want {
 			t.Errorf("head after %v, want %v", d, want)
 		}
 		if _, err = c.Read(buf); err != nil {

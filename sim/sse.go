@@ -87,7 +87,8 @@ func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n
 // usage is what an answer reports about its tokens.
 type usage struct {
 	prompt, output, cached int
-	created                int // blocks' worth of prompt tokens newly cached; -1 = null, as completions report it
+	created                int  // blocks' worth of prompt tokens newly cached; -1 = null, as completions report it
+	hidden                 bool // no prompt_tokens_details
 }
 
 // append appends the usage object. Streams leave null members out (full =
@@ -99,6 +100,12 @@ func (u usage) append(dst []byte, full bool) []byte {
 	dst = appendInt(dst, u.prompt+u.output)
 	dst = append(dst, `,"completion_tokens":`...)
 	dst = appendInt(dst, u.output)
+	if u.hidden {
+		if full {
+			dst = append(dst, `,"prompt_tokens_details":null,"completion_tokens_details":null`...)
+		}
+		return append(dst, '}')
+	}
 	dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
 	dst = appendInt(dst, u.cached)
 	switch {

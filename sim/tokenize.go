@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"encoding/json"
-	"slices"
 )
 
 // tokenize answers POST /tokenize in its completion form (prompt) and its chat
@@ -19,7 +18,7 @@ func (s *Server) tokenize(ctx context.Context, w *responder) {
 		w.fail(dialectOpenAI, e)
 		return
 	}
-	if !pause(ctx, s.core.TokenizeTime(len(ids))) {
+	if !s.frontend.spend(ctx, s.core.TokenizeTime(len(ids))) {
 		return
 	}
 	b := appendInt([]byte(`{"count":`), len(ids))
@@ -46,7 +45,7 @@ func (s *Server) tokenize(ctx context.Context, w *responder) {
 func (s *Server) tokensOf(m members) ([]uint32, *apiError) {
 	if name, e := m.text("model"); e != nil {
 		return nil, e
-	} else if name != "" && !slices.Contains(s.models, name) {
+	} else if name != "" && !s.serves(name) {
 		return nil, modelNotFound(name)
 	}
 	if !m.given("messages") {
@@ -56,6 +55,7 @@ func (s *Server) tokensOf(m members) ([]uint32, *apiError) {
 		}
 		return Tokenizer().Encode(text), e
 	}
+	delete(m, "reasoning_effort") // of the chat endpoint only
 	c, e := readConversation(m)
 	if e != nil {
 		return nil, e
@@ -67,6 +67,7 @@ func (s *Server) tokensOf(m members) ([]uint32, *apiError) {
 	if e := c.keepReasoning(m); e != nil {
 		return nil, e
 	}
+	c.options.DropReasoning = s.o.DropReasoning
 	text, e := c.render()
 	return Tokenizer().Encode(text), e
 }

@@ -20,7 +20,7 @@ func fullRecord() *AccessRecord {
 	return &AccessRecord{
 		Time: time.Date(2026, 11, 30, 8, 1, 2, 345_678_900, time.FixedZone("x", 3600)), ID: []byte("id-1"), End: EndDone, Status: 200,
 		Method: []byte("POST"), Path: []byte("/v1/chat/completions"), Model: []byte("qwen"), Engine: "a", Engines: []string{"b", "a"},
-		Reason: ReasonExact, Keys: "exact", PromptTokens: 5120, MatchTokens: 4096, CachedTokens: 0, OutputTokens: 171,
+		Reason: ReasonExact, Keys: KeysExact, PromptTokens: 5120, MatchTokens: 4096, CachedTokens: 0, OutputTokens: 171,
 		Route: 0.0000204, Queue: 0, TTFT: 0.12, Duration: 1.9, BytesIn: 20480, BytesOut: 4711, Attempts: 2, Session: []byte("h7"),
 	}
 }
@@ -69,7 +69,7 @@ func TestAccessLineHasEveryFieldAndNullForUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]any{"time": "1970-01-01T00:00:00.000Z", "end": "rejected", "status": 400.0, "duration_s": 0.001,
-		"bytes_in": 0.0, "bytes_out": 0.0, "attempts": 0.0, "error": "cannot read: x"}
+		"bytes_in": 0.0, "bytes_out": 0.0, "attempts": 0.0, "keys": "none", "error": "cannot read: x"}
 	for _, f := range append(accessFields, "error") {
 		if v, ok := got[f]; !ok || v != known[f] {
 			t.Errorf("%s is %v (there: %v), want %v", f, v, ok, known[f])
@@ -247,5 +247,23 @@ func TestSharedWriterKeepsLinesWhole(t *testing.T) {
 	}
 	if n := strings.Count(b.String(), "\n"); n != 1000 {
 		t.Errorf("%d lines, want 1000", n)
+	}
+}
+
+// TestBurstLosesNothing: as many streams as a machine holds may end at one
+// moment, and each has its line.
+func TestBurstLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := &blockedWriter{entered: make(chan struct{}, 1), release: make(chan struct{})}
+	a := NewAccessLog(w, FormatJSON)
+	a.Write(fullRecord())
+	<-w.entered
+	for range 5000 {
+		a.Write(fullRecord())
+	}
+	close(w.release)
+	_ = a.Close()
+	if n := strings.Count(w.got.String(), "\n"); n != 5001 || a.Dropped() != 0 {
+		t.Errorf("%d lines of 5001 came, %d dropped", n, a.Dropped())
 	}
 }

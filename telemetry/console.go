@@ -59,7 +59,7 @@ func (a *AccessLog) writeConsole(r *AccessRecord) {
 	b = consoleWord(b, "engine", r.Engine)
 	b = consoleWord(b, "reason", r.Reason.String())
 	b = consoleText(b, "model", r.Model)
-	b = consoleWord(b, "keys", r.Keys)
+	b = consoleWord(b, "keys", r.Keys.String())
 	b = consoleNumber(b, "prompt_tokens", int64(r.PromptTokens))
 	b = consoleNumber(b, "match_tokens", int64(r.MatchTokens))
 	b = consoleNumber(b, "cached_tokens", int64(r.CachedTokens))

@@ -42,6 +42,12 @@ func metricsDoc() string {
 		{"`reason` of `ramjet_ejections_total`", texts(Ejections())},
 		{"`state` of `ramjet_engine_state`", texts(States())},
 		{"`trust` of `ramjet_residency_trust`", texts(Trusts())},
+		{"`outcome` of `ramjet_handoff_total`", texts(Handoffs())},
+		{"`kind` of `ramjet_kv_events_total`", texts(KVEvents())},
+		{"`outcome` of `ramjet_single_flight_total`", texts(SingleFlights())},
+		{"`outcome` of `ramjet_exact_agreement_total`", texts(Agreements())},
+		{"`source` of `ramjet_tokenize_total`", texts(list[TokenizeSource](int(sourceCount)))},
+		{"`outcome` of `ramjet_tokenize_total`", texts(list[Tokenized](int(tokenizedCount)))},
 		{"`phase` of `ramjet_leases`", []string{"decode", "prefill"}},
 	} {
 		fmt.Fprintf(&b, "| %s | `%s` |\n", l.name, strings.Join(l.words, "` `"))

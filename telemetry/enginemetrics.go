@@ -14,10 +14,10 @@ import (
 type EngineMetrics struct {
 	// TTFT is the time in seconds from sending a request to this engine to
 	// its first generated token.
-	TTFT *metrics.PrometheusHistogram
+	TTFT *Histogram
 	// TPOT is the mean time in seconds per generated token after the first
 	// of one request.
-	TPOT *metrics.PrometheusHistogram
+	TPOT *Histogram
 
 	PromptTokens           *metrics.Counter // prompt tokens of requests sent here
 	OutputTokens           *metrics.Counter // tokens generated here
@@ -31,8 +31,14 @@ type EngineMetrics struct {
 	// of ReasonNone is nil.
 	Decisions [reasonCount]*metrics.Counter
 
+	// Gaps counts the times that the engine's events were not complete.
+	Gaps *metrics.Counter
+
 	name      string
+	events    [kvEventCount]*metrics.Counter
+	handoffs  [handoffCount]*metrics.Counter
 	ejections [ejectionCount]*metrics.Counter
+	failures  atomic.Uint64
 	state     atomic.Uint32
 	trust     atomic.Uint32
 }
@@ -47,6 +53,14 @@ func (e *EngineMetrics) Decision(r Reason) {
 
 // Ejected counts an ejection of this engine.
 func (e *EngineMetrics) Ejected(r Ejection) { e.ejections[r].Inc() }
+
+// Failed counts a failure of the engine's own: refused, reset, died, a bad
+// response or a 5xx. It has no family of its own; the rate stands in the
+// topology.
+func (e *EngineMetrics) Failed() { e.failures.Add(1) }
+
+// KVEvents counts n events of its cache.
+func (e *EngineMetrics) KVEvents(k KVEvent, n int) { e.events[k].Add(n) }
 
 // SetState sets the state that ramjet_engine_state shows.
 func (e *EngineMetrics) SetState(s State) { e.state.Store(uint32(s)) }
@@ -101,7 +115,7 @@ func (m *Metrics) Engine(name string) *EngineMetrics {
 	}
 	l, f := label("engine", name), &m.fam
 	e := &EngineMetrics{
-		name: name, TTFT: f.ttft.histogram(l), TPOT: f.tpot.histogram(l),
+		name: name, TTFT: newHistogram(f.ttft.histogram(l), ttftBounds), TPOT: newHistogram(f.tpot.histogram(l), tpotBounds),
 		PromptTokens: f.prompt.counter(l), OutputTokens: f.output.counter(l),
 		MatchTokens: f.match.counter(l), CachedTokens: f.cached.counter(l),
 		DuplicatePrefillTokens: f.duplicate.counter(l), ForgoneTokens: f.forgone.counter(l),
@@ -112,6 +126,13 @@ func (m *Metrics) Engine(name string) *EngineMetrics {
 	}
 	for _, r := range Ejections() {
 		e.ejections[r] = f.eject.counter(l, label("reason", r.String()))
+	}
+	e.Gaps = m.residency.gaps.counter(l)
+	for _, k := range KVEvents() {
+		e.events[k] = m.residency.events.counter(l, label("kind", k.String()))
+	}
+	for _, h := range Handoffs() {
+		e.handoffs[h] = m.residency.handoff.counter(l, label("outcome", h.String()))
 	}
 	m.engines[name] = e
 	return e
@@ -127,7 +148,13 @@ func (m *Metrics) DropEngine(name string) {
 	}
 	delete(m.engines, name)
 	l, f := label("engine", name), &m.fam
-	for _, fam := range []*family{f.ttft, f.tpot, f.prompt, f.output, f.match, f.cached, f.duplicate, f.forgone, f.warming} {
+	for _, k := range KVEvents() {
+		m.residency.events.drop(l, label("kind", k.String()))
+	}
+	for _, h := range Handoffs() {
+		m.residency.handoff.drop(l, label("outcome", h.String()))
+	}
+	for _, fam := range []*family{f.ttft, f.tpot, f.prompt, f.output, f.match, f.cached, f.duplicate, f.forgone, f.warming, m.residency.gaps} {
 		fam.drop(l)
 	}
 	for _, r := range Reasons() {

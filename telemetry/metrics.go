@@ -25,10 +25,11 @@ type Metrics struct {
 	// engine below its in-flight limit; requests that did not wait are not in it.
 	QueueDuration *metrics.PrometheusHistogram
 
-	families []*family
-	fam      engineFamilies
-	requests requestCounters
-	retries  [retryCount]*metrics.Counter
+	families  []*family
+	fam       engineFamilies
+	requests  requestCounters
+	residency residencyCounters
+	retries   [retryCount]*metrics.Counter
 
 	build       string
 	reloadOK    atomic.Bool
@@ -54,6 +55,7 @@ func NewMetrics(version, goVersion string) *Metrics {
 	m.reloadTime.Store(time.Now().UnixNano())
 	m.addRequestFamilies()
 	m.addEngineFamilies()
+	m.addResidencyFamilies()
 	m.addProcessFamilies()
 	return m
 }
@@ -86,7 +88,7 @@ func (m *Metrics) addRequestFamilies() {
 
 func (m *Metrics) addProcessFamilies() {
 	m.add(Family{Name: "ramjet_log_dropped_total", Type: "counter",
-		Help: "Log and access lines dropped because the log's reader was too slow."},
+		Help: "Log and access lines lost because the log's reader was too slow, or took none."},
 		func(b *bytes.Buffer, name string) {
 			var n uint64
 			if f := m.logDropped.Load(); f != nil {

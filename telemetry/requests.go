@@ -84,3 +84,11 @@ func (m *Metrics) Request(model string, status int, end End) {
 	}
 	m.requests.get(requestKey{model, status, end}).Inc()
 }
+
+// ends sums what was counted by the way of ending.
+func (c *requestCounters) ends() (sum [endCount]uint64) {
+	for k, n := range *c.current.Load() {
+		sum[k.end] += n.Get()
+	}
+	return sum
+}

@@ -32,7 +32,7 @@ func (s *Server) knownHost(r *http.Request) bool {
 	if !s.o.Loopback && host != "" && !strings.Contains(host, ".") {
 		return true
 	}
-	return s.o.Token != "" && s.tokenMatches(bearer(r))
+	return *s.token.Load() != "" && s.tokenMatches(bearer(r))
 }
 
 // sameOrigin reports whether the request comes from no page or from one of
@@ -68,9 +68,9 @@ func allow(next http.Handler, methods ...string) http.Handler {
 func (s *Server) guarded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch given := bearer(r); {
-		case s.o.Token == "" && s.o.Loopback:
+		case *s.token.Load() == "" && s.o.Loopback:
 			next(w, r)
-		case s.o.Token == "":
+		case *s.token.Load() == "":
 			fail(w, http.StatusForbidden, "invalid_request", "this listener can be reached from other machines, so "+quote(r.URL.Path)+
 				" needs admin.token_file to be set")
 		case given == "":
@@ -118,6 +118,6 @@ func bearer(r *http.Request) string {
 // tokenMatches compares hashes, so that neither content nor length shows in
 // the time it takes.
 func (s *Server) tokenMatches(given string) bool {
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(s.o.Token))
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(*s.token.Load()))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }

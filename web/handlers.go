@@ -82,18 +82,6 @@ func (s *Server) change(order func(name string) error) http.HandlerFunc {
 	}
 }
 
-func (s *Server) reload(w http.ResponseWriter, _ *http.Request) {
-	if s.o.Reload == nil {
-		fail(w, http.StatusNotImplemented, "not_implemented", "this Ramjet cannot load its configuration again; restart it")
-		return
-	}
-	if err := s.o.Reload(); err != nil {
-		fail(w, http.StatusBadRequest, "invalid_request", "the old configuration is still in use: "+err.Error())
-		return
-	}
-	reply(w, http.StatusOK, map[string]bool{"reloaded": true})
-}
-
 // profiles serves net/http/pprof under the guard of mutations: a profile shows
 // names of functions and costs CPU, a heap dump more.
 func (s *Server) profiles() {
@@ -133,19 +121,25 @@ var errorTypes = map[int]string{
 	http.StatusNotImplemented:      "server_error",
 }
 
-// fail writes an error in the shape of the OpenAI API.
-func fail(w http.ResponseWriter, status int, code, message string) {
+// errorView is an error in the shape of the OpenAI API.
+type errorView struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    string  `json:"code"`
+}
+
+func newError(status int, code, message string) errorView {
 	kind := errorTypes[status]
 	if kind == "" {
 		kind = "invalid_request_error"
 	}
-	type body struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    string  `json:"code"`
-	}
-	reply(w, status, map[string]body{"error": {Message: message, Type: kind, Code: code}})
+	return errorView{Message: message, Type: kind, Code: code}
+}
+
+// fail writes an error in the shape of the OpenAI API.
+func fail(w http.ResponseWriter, status int, code, message string) {
+	reply(w, status, map[string]errorView{"error": newError(status, code, message)})
 }
 
 // quote shows a text of the request, cut to what a message can bear.

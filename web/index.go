@@ -1,26 +1,45 @@
 package web
 
-import "net/http"
+import (
+	"embed"
+	"net/http"
+	"path"
+	"strings"
+)
 
-// indexPage is the same for everyone: it shows nothing of a request and needs
-// no escaping.
-const indexPage = `<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Ramjet</title>
-<h1>Ramjet, admin port</h1>
-<ul>
-<li><a href="/health">/health</a>: engines and their states
-<li><a href="/readyz">/readyz</a>: can a request be served, and why not
-<li><a href="/livez">/livez</a>: the process serves
-<li><a href="/metrics">/metrics</a>: Prometheus metrics
-<li><a href="/api/v1/topology">/api/v1/topology</a>: everything in one object
-<li><a href="/api/v1/config">/api/v1/config</a>: effective configuration, redacted
-<li><a href="/debug/pprof/">/debug/pprof/</a>: profiles
-</ul>
-<p>By POST: /api/v1/engines/NAME/drain, /api/v1/engines/NAME/ready, /api/v1/engines/NAME/eject, /-/reload
-</html>
-`
+// The page is plain HTML, CSS and JavaScript, embedded as it is written: no
+// build step, and nothing of it is asked for elsewhere.
+//
+//go:embed assets
+var assets embed.FS
 
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write([]byte(indexPage))
+// assetTypes are the types of the page's files. Others are not served.
+var assetTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) { sendAsset(w, "index.html") }
+
+func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
+	if !sendAsset(w, r.PathValue("name")) {
+		fail(w, http.StatusNotFound, "path_not_found", "the page has no file "+quote(r.PathValue("name")))
+	}
+}
+
+// sendAsset reports whether there is one of that name.
+func sendAsset(w http.ResponseWriter, name string) bool {
+	kind := assetTypes[path.Ext(name)]
+	if kind == "" || strings.ContainsAny(name, "/\\") {
+		return false
+	}
+	text, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		return false
+	}
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(text)
+	return true
 }

@@ -2,11 +2,14 @@ package web
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"ramjet/engine"
 	"ramjet/probe"
+	"ramjet/route"
 	"ramjet/telemetry"
+	"ramjet/wire"
 )
 
 // Monitor is what the admin port needs of probe.Monitor.
@@ -28,9 +31,29 @@ type Options struct {
 	Policy  string    // route.policy
 
 	Engines []*engine.Engine
+	// Present returns the engines of the moment, where they may come and go;
+	// nil = Engines.
+	Present func() []*engine.Engine
 	Monitor Monitor
 	Metrics *telemetry.Metrics
 	Leases  telemetry.LeaseSource // nil = unknown
+
+	// Decisions keeps what was decided lately. nil = nothing is kept.
+	Decisions *route.Ring
+	// Explain is a dry run: what would be chosen for a request to path with
+	// that body. header gives a header's value by its lower-case name. nil =
+	// there is none.
+	Explain func(path []byte, header func(name string) []byte, body []byte) (*route.Explanation, *wire.Error)
+
+	// Routing tells how decisions are made at present. nil = unknown.
+	Routing func() Routing
+	// Work tells what an engine has to do and how fast it does it. nil =
+	// unknown.
+	Work func(engine string) Work
+	// Residency tells what is known of an engine's cache. nil = unknown.
+	Residency func(engine string) Residency
+	// GPUs samples the engines' devices. nil = nothing does.
+	GPUs GPUs
 
 	// Config returns the redacted configuration with the source of each
 	// value, as something that encoding/json can write.
@@ -38,8 +61,8 @@ type Options struct {
 	// Ready reports whether requests can be served, with reasons if not.
 	// nil = always ready.
 	Ready func() (bool, []string)
-	// Reload loads the configuration again. nil = it cannot.
-	Reload func() error
+	// Reload loads the configuration again and takes it over. nil = it cannot.
+	Reload func() Reloaded
 
 	// Token admits to mutations and profiles; "" = none is set.
 	Token string
@@ -50,15 +73,49 @@ type Options struct {
 	Hosts []string
 }
 
+// Routing is how decisions are made.
+type Routing struct {
+	Policy  string  // "" = Options.Policy
+	Exact   string  // percent, shadow or off
+	Percent float64 // of sessions, 0 to 100
+}
+
+// Work is what an engine has to do and how fast it was seen to do it.
+type Work struct {
+	QueueTokens     int64              // prompt tokens to compute for requests without a first token
+	UncachedTokens  int64              // the same without what should be done of them by now
+	PrefillRate     float64            // prompt tokens/s
+	SecondsPerToken map[string]float64 // by the answers generated at once
+}
+
+// Residency is what is known of an engine's cache; 0 is unknown but for
+// IndexBlocks.
+type Residency struct {
+	BlockTokens    int
+	Blocks         int
+	CapacityTokens int
+	IndexBlocks    int
+}
+
 // wrongTokenDelay slows the guessing of tokens.
 const wrongTokenDelay = 500 * time.Millisecond
 
-// Server answers the admin port's requests.
+// Server answers the admin port's requests. Run must be going for it to know
+// rates.
 type Server struct {
 	o     Options
 	delay time.Duration
+	token atomic.Pointer[string]
 	wrong chan struct{} // bounds the delayed answers
 	mux   *http.ServeMux
+
+	dryRuns chan struct{} // bounds the bodies held for them
+
+	recent *telemetry.Recent
+	flows  flows
+	hub    hub
+	feed   feed
+	rest   rest
 }
 
 // New returns a server. Metrics and Monitor must be set.
@@ -69,9 +126,22 @@ func New(o Options) *Server {
 	if o.Started.IsZero() {
 		o.Started = time.Now()
 	}
-	s := &Server{o: o, delay: wrongTokenDelay, wrong: make(chan struct{}, 32), mux: http.NewServeMux()}
+	s := &Server{o: o, delay: wrongTokenDelay, wrong: make(chan struct{}, 32), mux: http.NewServeMux(), dryRuns: make(chan struct{}, 2), recent: telemetry.NewRecent(o.Metrics)}
+	s.rest.wake = make(chan struct{}, 1)
+	s.SetToken(o.Token)
 	s.routes()
 	return s
+}
+
+// SetToken replaces Options.Token.
+func (s *Server) SetToken(token string) { s.token.Store(&token) }
+
+// engines returns those of the moment.
+func (s *Server) engines() []*engine.Engine {
+	if s.o.Present != nil {
+		return s.o.Present()
+	}
+	return s.o.Engines
 }
 
 // Handler returns the handler of the admin port.
@@ -80,13 +150,15 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 // HTTPServer returns a server with the limits of the admin port. There is no
 // write limit, since a profile takes as long as it is asked to.
 func (s *Server) HTTPServer() *http.Server {
-	return &http.Server{
+	srv := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    32 << 10,
 	}
+	srv.RegisterOnShutdown(s.hub.close) // or a page that looks on would hold up every stop
+	return srv
 }
 
 // serve applies the rules that hold for every path.
@@ -94,7 +166,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	if !s.knownHost(r) && *s.token.Load() != "" && bearer(r) != "" {
+		s.refuseToken(w, r) // a foreign name is no way to guess faster
+		return
+	}
 	if !s.knownHost(r) {
 		fail(w, http.StatusMisdirectedRequest, "invalid_request", "this is the admin port of Ramjet; it does not answer for host "+quote(r.Host)+
 			" (add the name to the listener's hosts, or use its address)")
@@ -113,18 +190,28 @@ func (s *Server) routes() {
 	post := func(path string, f http.HandlerFunc) { s.mux.Handle(path, allow(s.guarded(f), http.MethodPost)) }
 
 	get("/{$}", s.index)
+	get("/assets/{name}", s.asset)
 	get("/livez", s.livez)
 	get("/readyz", s.readyz)
 	get("/health", s.health)
 	get("/metrics", s.metrics)
 	get("/api/v1/topology", s.topology)
+	get("/api/v1/stream", s.stream)
+	get("/api/v1/gpu", s.gpu)
 	get("/api/v1/config", s.config)
+	if s.o.Decisions != nil {
+		get("/api/v1/requests", s.requests)
+		get("/api/v1/explain/{id}", s.explained)
+	}
+	if s.o.Explain != nil {
+		s.mux.Handle("/api/v1/explain", allow(http.HandlerFunc(s.explain), http.MethodPost))
+	}
 	post("/api/v1/engines/{name}/drain", s.change(s.o.Monitor.Drain))
 	post("/api/v1/engines/{name}/ready", s.change(s.o.Monitor.Ready))
 	post("/api/v1/engines/{name}/eject", s.change(s.o.Monitor.Eject))
 	post("/-/reload", s.reload)
 	s.profiles()
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, "path_not_found", "there is no "+quote(r.URL.Path)+" on the admin port; / lists what there is")
+		fail(w, http.StatusNotFound, "path_not_found", "there is no "+quote(r.URL.Path)+" on the admin port; / shows what there is")
 	})
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -17,14 +18,22 @@ type topologyView struct {
 	Time        stamp            `json:"time"`
 	Version     string           `json:"version"`
 	UptimeS     int64            `json:"uptime_s"`
+	StartTime   stamp            `json:"start_time"`
 	Status      string           `json:"status"`
 	Models      []string         `json:"models"`
 	Policy      *string          `json:"policy"`
 	Exact       any              `json:"exact"`
 	Traffic     trafficView      `json:"traffic"`
 	Agreement   any              `json:"agreement"`
+	Lately      *latelyView      `json:"lately"`
 	Engines     []engineView     `json:"engines"`
 	Transitions []transitionView `json:"transitions"`
+	GPUNote     *string          `json:"gpu_note"`
+}
+
+type exactView struct {
+	Mode    string  `json:"mode"`
+	Percent float64 `json:"percent"`
 }
 
 type trafficView struct {
@@ -37,6 +46,7 @@ type trafficView struct {
 
 type engineView struct {
 	Name             string        `json:"name"`
+	URL              string        `json:"url"`
 	Profile          string        `json:"profile"`
 	State            string        `json:"state"`
 	StateReason      string        `json:"state_reason"`
@@ -59,6 +69,10 @@ type engineView struct {
 	TTFT99           *float64      `json:"ttft_p99_s"`
 	TPOT50           *float64      `json:"tpot_p50_s"`
 	ErrorsPerS       *float64      `json:"errors_per_s"`
+	Totals           *totalsView   `json:"totals"`
+	Rates            *ratesView    `json:"rates"`
+	MatchShare       *float64      `json:"match_share"`
+	CachedShare      *float64      `json:"cached_share"`
 	Reported         *reportedView `json:"reported"`
 	GPUs             any           `json:"gpus"`
 }
@@ -97,13 +111,33 @@ func (s *Server) topology(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) view(now time.Time) topologyView {
 	v := topologyView{
-		Time: stamp(now), Version: s.o.Version, UptimeS: int64(now.Sub(s.o.Started).Seconds()),
+		Time: stamp(now), Version: s.o.Version, UptimeS: int64(now.Sub(s.o.Started).Seconds()), StartTime: stamp(s.o.Started),
 		Status: s.o.Monitor.Health().Status, Models: []string{}, Policy: textOrNil(s.o.Policy),
 		Engines: []engineView{}, Transitions: []transitionView{},
 	}
+	if s.o.Routing != nil {
+		r := s.o.Routing()
+		v.Exact = exactView{Mode: r.Exact, Percent: r.Percent}
+		if r.Policy != "" {
+			v.Policy = &r.Policy
+		}
+		agreement := map[string]uint64{}
+		for _, a := range telemetry.Agreements() {
+			agreement[a.String()] = s.o.Metrics.Agreement(a)
+		}
+		v.Agreement = agreement
+	}
+	report, known := s.recent.Report(now)
+	devices := s.devices(now)
 	inFlight := 0
-	for _, e := range s.o.Engines {
+	for _, e := range s.engines() {
 		ev := s.engineView(e, now)
+		if known {
+			ev.addReport(report.Engines[e.Name])
+		}
+		if devices != nil {
+			ev.GPUs = append([]gpuView{}, devices[e.Name]...)
+		}
 		v.Engines = append(v.Engines, ev)
 		v.Models = append(v.Models, ev.Models...)
 		if ev.Leases != nil {
@@ -112,6 +146,12 @@ func (s *Server) view(now time.Time) topologyView {
 	}
 	if s.o.Leases != nil {
 		v.Traffic.InFlight = &inFlight
+	}
+	if known {
+		v.addReport(&report)
+	}
+	if s.o.GPUs != nil {
+		v.GPUNote = textOrNil(s.o.GPUs.Note())
 	}
 	slices.Sort(v.Models)
 	v.Models = slices.Compact(v.Models)
@@ -125,13 +165,24 @@ func (s *Server) view(now time.Time) topologyView {
 func (s *Server) engineView(e *engine.Engine, now time.Time) engineView {
 	status, em := e.Status(), s.o.Metrics.Engine(e.Name)
 	v := engineView{
-		Name: e.Name, Profile: e.Profile, State: status.State.String(), StateReason: status.Reason,
+		Name: e.Name, URL: e.URL.Redacted(), Profile: e.Settings().Profile, State: status.State.String(), StateReason: status.Reason,
 		StateSince:  stamp(status.Since),
 		MatchTokens: em.MatchTokens.Get(), CachedTokens: em.CachedTokens.Get(),
 		Reported: reported(s.o.Monitor.Reported(e), now),
 	}
 	if m := e.Models(); m != nil {
 		v.Models = append(v.Models, m.IDs...)
+	}
+	trust, why := e.Trust()
+	word := trust.String()
+	v.Trust, v.TrustReason = &word, &why
+	if s.o.Work != nil {
+		k := s.o.Work(e.Name)
+		v.QueueTokens, v.PrefillPerS, v.SecondsPerToken = &k.QueueTokens, &k.PrefillRate, k.SecondsPerToken
+	}
+	if s.o.Residency != nil {
+		k := s.o.Residency(e.Name)
+		v.BlockTokens, v.KVBlocks, v.KVCapacityTokens, v.IndexBlocks = positive(k.BlockTokens), positive(k.Blocks), positive(k.CapacityTokens), &k.IndexBlocks
 	}
 	if s.o.Leases != nil {
 		prefill, decode, tokens := s.o.Leases(e.Name)
@@ -148,9 +199,17 @@ func reported(r *probe.Reported, now time.Time) *reportedView {
 		AgeS: now.Sub(r.Time).Round(time.Millisecond).Seconds()}
 }
 
+// positive turns 0, which stands for unknown, into nil.
+func positive(n int) *int {
+	if n <= 0 {
+		return nil
+	}
+	return &n
+}
+
 // known turns telemetry.Unknown into nil.
 func known(v float64) *float64 {
-	if v <= telemetry.Unknown {
+	if v <= telemetry.Unknown || math.IsInf(v, 0) || math.IsNaN(v) {
 		return nil
 	}
 	return &v

@@ -51,10 +51,13 @@ func TestTopologyHasEveryKey(t *testing.T) {
 	}
 	a := engines[0].(map[string]any)
 	has(t, "engine", a)
-	for _, unknown := range []string{"models", "leases", "lease_tokens", "reported", "gpus", "ttft_p50_s", "trust"} {
+	for _, unknown := range []string{"models", "leases", "lease_tokens", "reported", "gpus", "ttft_p50_s", "block_tokens"} {
 		if a[unknown] != nil {
 			t.Errorf("%s is %v though nobody knows it", unknown, a[unknown])
 		}
+	}
+	if a["trust"] != "blind" || a["trust_reason"] != "no events" {
+		t.Errorf("trust %v: %v", a["trust"], a["trust_reason"])
 	}
 	tr := v["transitions"].([]any)[0].(map[string]any)
 	has(t, "transition", tr)

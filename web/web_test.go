@@ -2,18 +2,20 @@ package web
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"ramjet/engine"
 	"ramjet/probe"
+	"ramjet/route"
 	"ramjet/telemetry"
+	"ramjet/wire"
 )
 
 // rig is a server over two engines that nobody checks.
@@ -251,21 +253,6 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestReload(t *testing.T) {
-	t.Parallel()
-	var err error
-	r := newRig(t, func(o *Options) { o.Reload = func() error { return err } })
-	if w := r.ask("POST", "/-/reload"); w.Code != 200 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	err = errors.New("ramjet.yaml:3:5: unknown key")
-	w := r.ask("POST", "/-/reload")
-	wantError(t, w, 400, "invalid_request")
-	if !strings.Contains(w.Body.String(), "ramjet.yaml:3:5") {
-		t.Errorf("%s does not say where", w.Body)
-	}
-}
-
 func TestConfigIsShown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *Options) { o.Config = func() any { return map[string]string{"listen": "<:8000>"} } })
@@ -314,5 +301,37 @@ func TestServerHasLimits(t *testing.T) {
 	s := newRig(t, nil).HTTPServer()
 	if s.ReadHeaderTimeout <= 0 || s.MaxHeaderBytes <= 0 || s.IdleTimeout <= 0 || s.WriteTimeout != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestFewDryRunsAtOnce: their bodies are outside of limits.body_memory, so two
+// are held, and the others wait their turn.
+func TestFewDryRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	inside, release := make(chan struct{}, 8), make(chan struct{})
+	s := newRig(t, func(o *Options) {
+		o.Explain = func([]byte, func(string) []byte, []byte) (*route.Explanation, *wire.Error) {
+			inside <- struct{}{}
+			<-release
+			return nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: "as the test wants"}
+		}
+	})
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			s.ask(http.MethodPost, "/api/v1/explain")
+		})
+	}
+	<-inside
+	<-inside
+	select {
+	case <-inside:
+		t.Error("a third dry run is under way")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	wg.Wait()
+	if n := len(inside); n != 3 {
+		t.Errorf("%d of three more dry runs came to an end", n)
 	}
 }

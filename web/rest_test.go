@@ -1,0 +1,137 @@
+package web
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ramjet/telemetry"
+)
+
+// TestRunRests: when nothing moves nothing is sampled, and the time axis is
+// whole all the same.
+func TestRunRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		var busy atomic.Bool
+		r := newRig(t, func(o *Options) {
+			o.Leases = func(string) (prefill, decode int, tokens int64) {
+				reads.Add(1)
+				if busy.Load() {
+					return 0, 1, 0
+				}
+				return 0, 0, 0
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { r.Run(ctx) })
+		time.Sleep(10 * time.Second)
+		before := reads.Load()
+		time.Sleep(time.Hour)
+		if n := reads.Load() - before; n != 0 {
+			t.Errorf("%d readings in an hour without a request", n)
+		}
+
+		// Somebody asks while it rests.
+		v := r.history(time.Now().Add(-5*time.Minute), "")
+		if n := len(v.Tokens.Time); n < 599 || n > 601 {
+			t.Errorf("%d samples of five minutes", n)
+		}
+
+		// A request comes: 4 s of it, 6 tokens a second of engine a.
+		busy.Store(true)
+		tokens := r.o.Metrics.Engine("a").OutputTokens
+		r.Stir()
+		for range 8 {
+			time.Sleep(sampleEvery)
+			tokens.Add(3)
+		}
+		busy.Store(false)
+		r.Stir()
+		time.Sleep(20 * time.Second)
+		v = r.history(time.Time{}, "a")
+		if n := len(v.Tokens.Time); n != samplesKept {
+			t.Fatalf("%d samples", n)
+		}
+		sum := 0.0
+		for i, x := range v.Tokens.Engines[0].Decode {
+			if !math.IsNaN(float64(x)) {
+				sum += float64(x) * sampleEvery.Seconds()
+			}
+			if i > 0 {
+				if d := time.Time(v.Tokens.Time[i]).Sub(time.Time(v.Tokens.Time[i-1])); d < sampleEvery/2 || d > 2*sampleEvery {
+					t.Fatalf("step %d is %s", i, d)
+				}
+			}
+		}
+		if sum < 23 || sum > 25 {
+			t.Errorf("%v tokens on the axis, 24 were made", sum)
+		}
+		if n := reads.Load(); n < 16 {
+			t.Errorf("%d readings of a moving process", n)
+		}
+		report, _ := r.recent.Report(time.Now())
+		if rate := report.Engines["a"].OutputTokens; rate != 0 {
+			t.Errorf("%v tokens/s ten seconds later", rate)
+		}
+		cancel()
+		run.Wait()
+	})
+}
+
+// TestReportAfterRest: what is of the last minute stays so over a rest, before
+// it ends and behind it.
+func TestReportAfterRest(t *testing.T) {
+	t.Parallel()
+	m := telemetry.NewMetrics("1", "go")
+	recent := telemetry.NewRecent(m)
+	tokens := m.Engine("a").OutputTokens
+	at := time.Unix(1000, 0)
+	recent.Mark(at)
+	tokens.Add(100)
+	at = at.Add(2 * time.Second)
+	recent.Rest(at)
+	check := func(what string, rate float64) {
+		t.Helper()
+		got, known := recent.Report(at)
+		if x := got.Engines["a"].OutputTokens; !known || math.Abs(x-rate) > 0.01 || got.Span > 62*time.Second {
+			t.Errorf("%s: %v tokens/s over %v, want %v", what, x, got.Span, rate)
+		}
+	}
+	at = at.Add(3 * time.Second)
+	check("soon", 20)
+	at = at.Add(time.Hour)
+	check("resting", 0)
+	recent.Rest(at)
+	tokens.Add(240)
+	at = at.Add(2 * time.Second)
+	recent.Mark(at)
+	check("behind it", 20) // of a span of twelve seconds at most
+}
+
+// TestNoWakeIsLost: whoever stirs while Run falls asleep wakes it.
+func TestNoWakeIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	done := make(chan struct{})
+	for range 2000 {
+		slept := make(chan struct{})
+		r.rest.stirred.Store(false)
+		go func() {
+			r.rest.sleep(done)
+			close(slept)
+		}()
+		r.Stir()
+		select {
+		case <-slept:
+		case <-time.After(20 * time.Second):
+			t.Fatal("it sleeps on")
+		}
+	}
+}
