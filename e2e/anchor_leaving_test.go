@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"ramjet/e2e/rig"
 )
 
 // TestAnchorClientLeaves: the client leaves in each of five situations, by FIN
@@ -11,53 +13,53 @@ import (
 // Other proxies were measured at 0.4 ms to never.
 func TestAnchorClientLeaves(t *testing.T) {
 	t.Parallel()
-	silentAfterHead := func(x *exchange) { x.streamHead(); x.gone(0) }
-	silent := func(x *exchange) { x.gone(0) }
-	paced := func(x *exchange) {
-		x.streamHead()
-		for x.events(deltaEvent("x")) && x.pause(2*time.Second) {
+	silentAfterHead := func(x *rig.Exchange) { x.StreamHead(); x.Gone(0) }
+	silent := func(x *rig.Exchange) { x.Gone(0) }
+	paced := func(x *rig.Exchange) {
+		x.StreamHead()
+		for x.Events(rig.DeltaEvent("x")) && x.Pause(2*time.Second) {
 		}
 	}
 	situations := []struct {
 		name   string
-		play   script
+		play   rig.Script
 		body   string
-		seen   func(*client)
+		seen   func(*rig.Client)
 		behind string // sent behind the request
 	}{
-		{"silence after the head", silentAfterHead, chatBody(true), func(c *client) { c.head(patience) }, ""},
-		{"silence before the head", silent, chatBody(true), func(*client) {}, ""},
-		{"between tokens", paced, chatBody(true), func(c *client) { c.eventCount(patience, 2) }, ""},
-		{"no stream", silent, chatBody(false), func(*client) {}, ""},
-		{"a request behind it", silentAfterHead, chatBody(true), func(c *client) { c.head(patience) }, "POST /v1/chat"},
+		{"silence after the head", silentAfterHead, rig.ChatBody(true), func(c *rig.Client) { c.Head(rig.Patience) }, ""},
+		{"silence before the head", silent, rig.ChatBody(true), func(*rig.Client) {}, ""},
+		{"between tokens", paced, rig.ChatBody(true), func(c *rig.Client) { c.EventCount(rig.Patience, 2) }, ""},
+		{"no stream", silent, rig.ChatBody(false), func(*rig.Client) {}, ""},
+		{"a request behind it", silentAfterHead, rig.ChatBody(true), func(c *rig.Client) { c.Head(rig.Patience) }, "POST /v1/chat"},
 	}
 	for _, s := range situations {
 		for _, way := range []string{"fin", "rst"} {
 			t.Run(s.name+" "+way, func(t *testing.T) {
 				t.Parallel()
-				a, b := newEngine(t, "a"), newEngine(t, "b")
-				r := start(t, a, b)
-				a.on(s.play)
-				b.on(s.play)
+				a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+				r := rig.Start(t, a, b)
+				a.On(s.play)
+				b.On(s.play)
 				for range 3 {
-					id := r.id("leaver")
-					c := r.dial(t)
-					c.send(request("POST", chatPath, id, s.body))
-					x := waitFor(t, id, a, b)
+					id := r.ID("leaver")
+					c := r.Dial(t)
+					c.Send(rig.Request("POST", rig.ChatPath, id, s.body))
+					x := rig.WaitFor(t, id, a, b)
 					s.seen(c)
 					if s.behind != "" {
-						c.send(s.behind)
+						c.Send(s.behind)
 						time.Sleep(20 * time.Millisecond)
 					}
 					left := time.Now()
-					leaveWays[way](c)
-					if !x.gone(leaveLimit) { // before the next token after 2 s
+					rig.LeaveWays[way](c)
+					if !x.Gone(rig.LeaveLimit) { // before the next token after 2 s
 						t.Fatalf("still open %v after the client left", time.Since(left))
 					}
-					t.Logf("closed after %v", x.goneAt().Sub(left))
-					r.ended(t, id, "client-gone-waiting", "client-gone-streaming")
+					t.Logf("closed after %v", x.GoneAt().Sub(left))
+					r.Ended(t, id, "client-gone-waiting", "client-gone-streaming")
 				}
-				neverMoved(t, r, a, b)
+				rig.NeverMoved(t, r, a, b)
 			})
 		}
 	}
@@ -67,32 +69,32 @@ func TestAnchorClientLeaves(t *testing.T) {
 // aborted and the gauges are 0 and the engines free within a second.
 func TestAnchorAbortedStreams(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b)
-	a.on(tokensFor(time.Minute))
-	b.on(tokensFor(time.Minute))
-	cs := streams(t, r, 40)
-	if m := r.metrics(); m.leases() != 40 || m.sum("ramjet_leases", "phase", "decode") != 40 {
-		t.Errorf("%v leases, %v of them decoding, want 40", m.leases(), m.sum("ramjet_leases", "phase", "decode"))
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b)
+	a.On(rig.TokensFor(time.Minute))
+	b.On(rig.TokensFor(time.Minute))
+	cs := rig.Streams(t, r, 40)
+	if m := r.Metrics(); m.Leases() != 40 || m.Sum("ramjet_leases", "phase", "decode") != 40 {
+		t.Errorf("%v leases, %v of them decoding, want 40", m.Leases(), m.Sum("ramjet_leases", "phase", "decode"))
 	}
-	if na, nb := len(a.byIDPrefix("stream")), len(b.byIDPrefix("stream")); na < 15 || nb < 15 {
+	if na, nb := len(a.ByIDPrefix("stream")), len(b.ByIDPrefix("stream")); na < 15 || nb < 15 {
 		t.Errorf("40 streams are spread %d to %d", na, nb)
 	}
 	for i, c := range cs {
 		if i%2 == 0 {
-			c.abort()
+			c.Abort()
 		} else {
-			c.close()
+			c.Close()
 		}
 	}
-	eventually(t, time.Second, "gauges at 0", func() string {
-		if m := r.metrics(); m.leases() != 0 || m.sum("ramjet_lease_tokens") != 0 {
-			return fmt.Sprintf("%v leases of %v tokens", m.leases(), m.sum("ramjet_lease_tokens"))
+	rig.Eventually(t, time.Second, "gauges at 0", func() string {
+		if m := r.Metrics(); m.Leases() != 0 || m.Sum("ramjet_lease_tokens") != 0 {
+			return fmt.Sprintf("%v leases of %v tokens", m.Leases(), m.Sum("ramjet_lease_tokens"))
 		}
-		if n := a.busy() + b.busy(); n != 0 {
+		if n := a.Busy() + b.Busy(); n != 0 {
 			return fmt.Sprintf("%d still run at the engines", n)
 		}
 		return ""
 	})
-	r.counted(t, 40, "499", "client-gone-streaming")
+	r.Counted(t, 40, "499", "client-gone-streaming")
 }

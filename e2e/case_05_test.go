@@ -3,6 +3,8 @@ package e2e
 import (
 	"testing"
 	"time"
+
+	"ramjet/e2e/rig"
 )
 
 // TestCaseC05Silence: the head goes out at once and silence before the first
@@ -25,7 +27,7 @@ func TestCaseC05Silence(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			if tc.long {
-				slow(t, "75 s of silence")
+				rig.Slow(t, "75 s of silence")
 			}
 			silentStart(t, tc.silence, tc.flags, tc.comments)
 		})
@@ -33,44 +35,44 @@ func TestCaseC05Silence(t *testing.T) {
 }
 
 func silentStart(t *testing.T, silence time.Duration, flags []string, comments bool) {
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b, flags...)
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b, flags...)
 	headOut := make(chan time.Time, 1)
-	play := func(x *exchange) {
-		x.streamHead()
+	play := func(x *rig.Exchange) {
+		x.StreamHead()
 		headOut <- time.Now()
 		for until := time.Now().Add(silence); time.Now().Before(until); {
-			if !x.pause(min(400*time.Millisecond, time.Until(until))) {
+			if !x.Pause(min(400*time.Millisecond, time.Until(until))) {
 				return
 			}
 			if comments && time.Now().Before(until) {
-				x.events(": keep-alive\n\n")
+				x.Events(": keep-alive\n\n")
 			}
 		}
-		x.events(chatEvents(2)...)
-		x.write(lastChunk)
+		x.Events(rig.ChatEvents(2)...)
+		x.Write(rig.LastChunk)
 	}
-	a.on(play)
-	b.on(play)
-	id := r.id("c05")
-	c := r.dial(t)
-	c.send(request("POST", chatPath, id, chatBody(true)))
-	c.head(patience)
+	a.On(play)
+	b.On(play)
+	id := r.ID("c05")
+	c := r.Dial(t)
+	c.Send(rig.Request("POST", rig.ChatPath, id, rig.ChatBody(true)))
+	c.Head(rig.Patience)
 	if late := time.Since(<-headOut); late > 500*time.Millisecond {
 		t.Errorf("the head came %v after the engine wrote it", late)
 	}
 	if comments {
-		c.eventCount(2*time.Second, 1)
-		if m := r.metrics(); m.sum("ramjet_leases", "phase", "prefill") != 1 || m.sum("ramjet_leases", "phase", "decode") != 0 {
+		c.EventCount(2*time.Second, 1)
+		if m := r.Metrics(); m.Sum("ramjet_leases", "phase", "prefill") != 1 || m.Sum("ramjet_leases", "phase", "decode") != 0 {
 			t.Error("a comment ended the prefill of the lease")
 		}
 	}
-	resp := c.response(silence + patience)
-	if !resp.complete || len(resp.errorEvents()) > 0 {
-		t.Errorf("properly ended %v, error events %v", resp.complete, resp.errorEvents())
+	resp := c.Response(silence + rig.Patience)
+	if !resp.Complete || len(resp.ErrorEvents()) > 0 {
+		t.Errorf("properly ended %v, error events %v", resp.Complete, resp.ErrorEvents())
 	}
-	line := r.ended(t, id, "done")
-	if ttft := line.num("ttft_s"); ttft < silence.Seconds()-0.1 || ttft > silence.Seconds()+2 {
+	line := r.Ended(t, id, "done")
+	if ttft := line.Num("ttft_s"); ttft < silence.Seconds()-0.1 || ttft > silence.Seconds()+2 {
 		t.Errorf("ttft_s %v, want the time of the role chunk, %v", line["ttft_s"], silence)
 	}
 }
@@ -79,24 +81,24 @@ func silentStart(t *testing.T, silence time.Duration, flags []string, comments b
 // and no second prefill elsewhere.
 func TestCaseC05LateHead(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b, "--timeouts.head=1s")
-	a.on(processScripts["silent"])
-	b.on(processScripts["silent"])
-	id := r.id("c05")
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b, "--timeouts.head=1s")
+	a.On(rig.ProcessScripts["silent"])
+	b.On(rig.ProcessScripts["silent"])
+	id := r.ID("c05")
 	began := time.Now()
-	resp := r.do(t, request("POST", chatPath, id, chatBody(true)))
-	if resp.status != 504 || resp.code() != "engine_timeout" {
-		t.Errorf("answered %d %.200q, want 504 engine_timeout", resp.status, resp.body)
+	resp := r.Do(t, rig.Request("POST", rig.ChatPath, id, rig.ChatBody(true)))
+	if resp.Status != 504 || resp.Code() != "engine_timeout" {
+		t.Errorf("answered %d %.200q, want 504 engine_timeout", resp.Status, resp.Body)
 	}
-	if took := time.Since(began); took < 900*time.Millisecond || took > patience {
+	if took := time.Since(began); took < 900*time.Millisecond || took > rig.Patience {
 		t.Errorf("cut after %v, want 1 s", took)
 	}
-	r.ended(t, id, "timed-out")
-	if n := len(a.byID(id)) + len(b.byID(id)); n != 1 {
+	r.Ended(t, id, "timed-out")
+	if n := len(a.ByID(id)) + len(b.ByID(id)); n != 1 {
 		t.Errorf("%d engines were asked", n)
 	}
-	neverMoved(t, r, a, b)
+	rig.NeverMoved(t, r, a, b)
 }
 
 // TestCaseC05Kind: each wait has its own limit. first_event cuts a silent start
@@ -105,28 +107,28 @@ func TestCaseC05Kind(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		flag string
-		play script
+		play rig.Script
 	}{
-		"first event": {"--timeouts.first-event=1s", func(x *exchange) { x.streamHead(); x.gone(0) }},
-		"total":       {"--timeouts.total=1s", tokensFor(time.Minute)},
+		"first event": {"--timeouts.first-event=1s", func(x *rig.Exchange) { x.StreamHead(); x.Gone(0) }},
+		"total":       {"--timeouts.total=1s", rig.TokensFor(time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, b := newEngine(t, "a"), newEngine(t, "b")
-			r := start(t, a, b, tc.flag)
-			a.on(tc.play)
-			b.on(tc.play)
-			id := r.id("c05")
+			a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+			r := rig.Start(t, a, b, tc.flag)
+			a.On(tc.play)
+			b.On(tc.play)
+			id := r.ID("c05")
 			began := time.Now()
-			resp := r.do(t, request("POST", chatPath, id, chatBody(true)))
-			if codes := resp.errorEvents(); resp.status != 200 || len(codes) != 1 || codes[0] != "engine_timeout" || !resp.complete {
-				t.Errorf("%d, error events %v, properly ended %v", resp.status, codes, resp.complete)
+			resp := r.Do(t, rig.Request("POST", rig.ChatPath, id, rig.ChatBody(true)))
+			if codes := resp.ErrorEvents(); resp.Status != 200 || len(codes) != 1 || codes[0] != "engine_timeout" || !resp.Complete {
+				t.Errorf("%d, error events %v, properly ended %v", resp.Status, codes, resp.Complete)
 			}
-			if took := time.Since(began); took < 900*time.Millisecond || took > patience {
+			if took := time.Since(began); took < 900*time.Millisecond || took > rig.Patience {
 				t.Errorf("cut after %v, want 1 s", took)
 			}
-			r.ended(t, id, "timed-out")
-			neverMoved(t, r, a, b)
+			r.Ended(t, id, "timed-out")
+			rig.NeverMoved(t, r, a, b)
 		})
 	}
 }

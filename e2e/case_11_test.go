@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ramjet/e2e/rig"
 )
 
 // TestCaseC11TwoCredentials: any valid credential of a request admits, empty and
@@ -12,14 +14,14 @@ import (
 func TestCaseC11TwoCredentials(t *testing.T) {
 	t.Parallel()
 	const key, foreign, engineKey = "canary-client-key-1", "canary-vendor-token", "canary-engine-key"
-	a := newEngine(t, "a")
+	a := rig.NewEngine(t, "a")
 	file := filepath.Join(t.TempDir(), "engine-key")
 	if err := os.WriteFile(file, []byte(engineKey+"\n"), 0o600); err != nil {
 		t.Fatalf("cannot write a key: %v", err)
 	}
-	r := startWith(t, setup{urls: []string{"a=" + a.url() + ",api_key_file=" + file},
-		flags: []string{"--auth.keys-file", keysFile(t, "other-key\r\n"+key+"\r\n")}, notReady: true})
-	r.awaitReady()
+	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=" + a.URL() + ",api_key_file=" + file},
+		Flags: []string{"--auth.keys-file", rig.KeysFile(t, "other-key\r\n"+key+"\r\n")}, NotReady: true})
+	r.AwaitReady()
 	cases := []struct {
 		name    string
 		headers []string
@@ -34,31 +36,31 @@ func TestCaseC11TwoCredentials(t *testing.T) {
 		{"both empty", []string{"Authorization: ", "X-Api-Key: "}, 401},
 		{"the carriage return of the file", []string{"X-Api-Key: " + key + "x"}, 401},
 	}
-	for _, path := range []string{chatPath, messagesPath, responsesPath, "/v1/embeddings"} {
+	for _, path := range []string{rig.ChatPath, rig.MessagesPath, rig.ResponsesPath, "/v1/embeddings"} {
 		for _, tc := range cases {
-			id := r.id("c11")
-			resp := r.do(t, request("POST", path, id, chatBody(false), tc.headers...))
-			if resp.status != tc.status {
-				t.Errorf("%s on %s: %d %.200q, want %d", tc.name, path, resp.status, resp.body, tc.status)
+			id := r.ID("c11")
+			resp := r.Do(t, rig.Request("POST", path, id, rig.ChatBody(false), tc.headers...))
+			if resp.Status != tc.status {
+				t.Errorf("%s on %s: %d %.200q, want %d", tc.name, path, resp.Status, resp.Body, tc.status)
 				continue
 			}
 			if tc.status == 401 {
-				dialectShape(t, path, resp)
+				rig.DialectShape(t, path, resp)
 				continue
 			}
-			x := waitFor(t, id, a)
-			if head := string(x.head); strings.Contains(head, key) || strings.Contains(head, foreign) || strings.Count(head, engineKey) != 1 {
+			x := rig.WaitFor(t, id, a)
+			if head := string(x.Head); strings.Contains(head, key) || strings.Contains(head, foreign) || strings.Count(head, engineKey) != 1 {
 				t.Errorf("%s on %s: the engine's head is %q", tc.name, path, head)
 			}
 		}
 	}
 	for _, path := range []string{"/metrics", "/readyz", "/api/v1/topology", "/api/v1/config"} {
-		if _, body := r.adminGet(path); strings.Contains(body, "canary") {
+		if _, body := r.AdminGet(path); strings.Contains(body, "canary") {
 			t.Errorf("a key is in %s", path)
 		}
 	}
-	if strings.Contains(r.out.String(), "canary") {
+	if strings.Contains(r.Out.String(), "canary") {
 		t.Error("a key is in the log")
 	}
-	r.oneLineEach()
+	r.OneLineEach()
 }

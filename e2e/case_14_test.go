@@ -3,6 +3,8 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"ramjet/e2e/rig"
 )
 
 // TestCaseC14CodingClientStart: what a coding client opens with, all three
@@ -10,32 +12,32 @@ import (
 // members that only the engine judges, a list with a limit.
 func TestCaseC14CodingClientStart(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b)
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b)
 	body := `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"a"},{"role":"system","content":"b"},{"role":"user","content":"c"}],"thinking":{"type":"enabled","budget_tokens":0},"new_member":[1]}`
-	head, post, list := r.id("c14"), r.id("c14"), r.id("c14")
-	c := r.dial(t)
-	c.method = "HEAD"
-	c.send("HEAD / HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + head + "\r\n\r\n" +
-		request("POST", "/v1/messages?beta=true", post, body, "anthropic-beta: a-1,b-2", "anthropic-version: 2023-06-01") +
-		request("GET", "/v1/models?limit=1000", list, ""))
-	if resp := c.response(patience); resp.status >= 400 {
-		t.Errorf("HEAD / is answered %d", resp.status)
+	head, post, list := r.ID("c14"), r.ID("c14"), r.ID("c14")
+	c := r.Dial(t)
+	c.Method = "HEAD"
+	c.Send("HEAD / HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + head + "\r\n\r\n" +
+		rig.Request("POST", "/v1/messages?beta=true", post, body, "anthropic-beta: a-1,b-2", "anthropic-version: 2023-06-01") +
+		rig.Request("GET", "/v1/models?limit=1000", list, ""))
+	if resp := c.Response(rig.Patience); resp.Status >= 400 {
+		t.Errorf("HEAD / is answered %d", resp.Status)
 	}
-	c.method = "POST"
-	if resp := c.response(patience); resp.status != 200 || !strings.Contains(string(resp.body), "hello world") {
-		t.Errorf("the message is answered %d %.200q", resp.status, resp.body)
+	c.Method = "POST"
+	if resp := c.Response(rig.Patience); resp.Status != 200 || !strings.Contains(string(resp.Body), "hello world") {
+		t.Errorf("the message is answered %d %.200q", resp.Status, resp.Body)
 	}
-	c.method = "GET"
-	if resp := c.response(patience); resp.status != 200 || !strings.Contains(string(resp.body), `"m"`) {
-		t.Errorf("the list is answered %d %.200q", resp.status, resp.body)
+	c.Method = "GET"
+	if resp := c.Response(rig.Patience); resp.Status != 200 || !strings.Contains(string(resp.Body), `"m"`) {
+		t.Errorf("the list is answered %d %.200q", resp.Status, resp.Body)
 	}
-	x := waitFor(t, post, a, b)
-	if x.target != "/v1/messages?beta=true" || string(x.body) != body || x.fields.get("anthropic-beta") != "a-1,b-2" || x.fields.get("anthropic-version") != "2023-06-01" {
-		t.Errorf("the engine got %s, %q, body equal %v", x.target, x.head, string(x.body) == body)
+	x := rig.WaitFor(t, post, a, b)
+	if x.Target != "/v1/messages?beta=true" || string(x.Body) != body || x.Fields.Get("anthropic-beta") != "a-1,b-2" || x.Fields.Get("anthropic-version") != "2023-06-01" {
+		t.Errorf("the engine got %s, %q, body equal %v", x.Target, x.Head, string(x.Body) == body)
 	}
-	if line := r.line(t, post); line.str("path") != messagesPath && line.str("path") != "/v1/messages?beta=true" {
-		t.Errorf("path in the access line: %q", line.str("path"))
+	if line := r.Line(t, post); line.Str("path") != rig.MessagesPath && line.Str("path") != "/v1/messages?beta=true" {
+		t.Errorf("path in the access line: %q", line.Str("path"))
 	}
 }
 
@@ -43,24 +45,24 @@ func TestCaseC14CodingClientStart(t *testing.T) {
 // parameters are the engine's business on every path.
 func TestCaseC14Kind(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b)
-	for _, path := range []string{chatPath, messagesPath, responsesPath, "/v1/completions", "/v1/embeddings", "/v1/messages/count_tokens", "/tokenize", "/detokenize"} {
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b)
+	for _, path := range []string{rig.ChatPath, rig.MessagesPath, rig.ResponsesPath, "/v1/completions", "/v1/embeddings", "/v1/messages/count_tokens", "/tokenize", "/detokenize"} {
 		for _, body := range []string{`{"model":"m"}`, `{"model":"m","messages":[{"role":"critic","content":{"odd":[]}}]}`, `{"model":"m","input":{"a":1},"tools":"none","max_tokens":"x"}`, `{}`} {
-			id := r.id("c14")
-			raw := strings.Replace(request("POST", path+"?a=1&b=%20", id, body), "application/json", `application/json; charset="utf-8"`, 1)
-			if resp := r.do(t, raw); resp.status != 200 {
-				t.Errorf("%s with %s: %d %.200q", path, body, resp.status, resp.body)
+			id := r.ID("c14")
+			raw := strings.Replace(rig.Request("POST", path+"?a=1&b=%20", id, body), "application/json", `application/json; charset="utf-8"`, 1)
+			if resp := r.Do(t, raw); resp.Status != 200 {
+				t.Errorf("%s with %s: %d %.200q", path, body, resp.Status, resp.Body)
 				continue
 			}
-			if x := waitFor(t, id, a, b); x.target != path+"?a=1&b=%20" || string(x.body) != body {
-				t.Errorf("%s with %s: the engine got %s %q", path, body, x.target, x.body)
+			if x := rig.WaitFor(t, id, a, b); x.Target != path+"?a=1&b=%20" || string(x.Body) != body {
+				t.Errorf("%s with %s: the engine got %s %q", path, body, x.Target, x.Body)
 			}
 		}
 	}
 	for _, raw := range []string{"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /version HTTP/1.1\r\nHost: x\r\n\r\n"} {
-		if resp := r.do(t, raw); resp.status >= 500 || resp.status == 405 {
-			t.Errorf("%.20q: %d %.100q", raw, resp.status, resp.body)
+		if resp := r.Do(t, raw); resp.Status >= 500 || resp.Status == 405 {
+			t.Errorf("%.20q: %d %.100q", raw, resp.Status, resp.Body)
 		}
 	}
 }

@@ -5,33 +5,35 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"ramjet/e2e/rig"
 )
 
 // storeResponses plays an engine that stores responses under ids of its own and
 // knows no others. With a stream the id comes in response.created.
-func storeResponses(e *engine, made *atomic.Int64) {
-	e.on(func(x *exchange) {
-		if strings.HasSuffix(x.target, "/cancel") {
-			x.write(jsonResponse(200, `{"status":"cancelled","engine":"`+e.name+`"}`))
+func storeResponses(e *rig.Engine, made *atomic.Int64) {
+	e.On(func(x *rig.Exchange) {
+		if strings.HasSuffix(x.Target, "/cancel") {
+			x.Write(rig.JSONResponse(200, `{"status":"cancelled","engine":"`+e.Name+`"}`))
 			return
 		}
-		if !strings.HasPrefix(x.target, responsesPath) {
-			x.plain()
+		if !strings.HasPrefix(x.Target, rig.ResponsesPath) {
+			x.Plain()
 			return
 		}
-		if prev := previousID(string(x.body)); prev != "" && !strings.Contains(prev, "-"+e.name+"-") {
-			x.write(jsonResponse(404, `{"error":{"message":"not here","type":"invalid_request_error","param":"previous_response_id","code":404}}`))
+		if prev := previousID(string(x.Body)); prev != "" && !strings.Contains(prev, "-"+e.Name+"-") {
+			x.Write(rig.JSONResponse(404, `{"error":{"message":"not here","type":"invalid_request_error","param":"previous_response_id","code":404}}`))
 			return
 		}
-		id := fmt.Sprintf("resp-%s-%d", e.name, made.Add(1))
-		if !strings.Contains(string(x.body), `"stream":true`) {
-			x.write(jsonResponse(200, `{"id":"`+id+`","object":"response","status":"completed","output":[]}`))
+		id := fmt.Sprintf("resp-%s-%d", e.Name, made.Add(1))
+		if !strings.Contains(string(x.Body), `"stream":true`) {
+			x.Write(rig.JSONResponse(200, `{"id":"`+id+`","object":"response","status":"completed","output":[]}`))
 			return
 		}
-		x.streamHead()
-		x.events("event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\""+id+"\",\"object\":\"response\"}}\n\n",
+		x.StreamHead()
+		x.Events("event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\""+id+"\",\"object\":\"response\"}}\n\n",
 			"event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":1,\"response\":{\"id\":\""+id+"\",\"status\":\"completed\"}}\n\n")
-		x.write(lastChunk)
+		x.Write(rig.LastChunk)
 	})
 }
 
@@ -55,15 +57,15 @@ func responseID(body string) string {
 // so do GET and cancel.
 func TestCaseC15StoredChains(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b)
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b)
 	var made atomic.Int64
 	storeResponses(a, &made)
 	storeResponses(b, &made)
-	for _, e := range []*engine{a, b} {
+	for _, e := range []*rig.Engine{a, b} {
 		for i := range 400 {
-			id := fmt.Sprintf("resp-%s-%d", e.name, i)
-			e.get(responsesPath+"/"+id, jsonResponse(200, `{"id":"`+id+`","engine":"`+e.name+`"}`))
+			id := fmt.Sprintf("resp-%s-%d", e.Name, i)
+			e.Get(rig.ResponsesPath+"/"+id, rig.JSONResponse(200, `{"id":"`+id+`","engine":"`+e.Name+`"}`))
 		}
 	}
 	used := map[string]int{}
@@ -74,22 +76,22 @@ func TestCaseC15StoredChains(t *testing.T) {
 			if previous != "" {
 				body += `,"previous_response_id":"` + previous + `"`
 			}
-			resp := r.post(t, responsesPath, body+"}")
-			if resp.status != 200 {
-				t.Fatalf("chain %d turn %d after %q: %d %.200q", chain, turn, previous, resp.status, resp.body)
+			resp := r.Post(t, rig.ResponsesPath, body+"}")
+			if resp.Status != 200 {
+				t.Fatalf("chain %d turn %d after %q: %d %.200q", chain, turn, previous, resp.Status, resp.Body)
 			}
-			previous = responseID(string(resp.body))
-			used[resp.fields.get("X-Ramjet-Engine")]++
+			previous = responseID(string(resp.Body))
+			used[resp.Fields.Get("X-Ramjet-Engine")]++
 			if (chain+turn)%3 == 0 { // other load moves the rotation, oddly
-				r.post(t, chatPath, chatBody(false))
+				r.Post(t, rig.ChatPath, rig.ChatBody(false))
 			}
 		}
 		owner := strings.Split(previous, "-")[1]
-		if resp := r.do(t, request("GET", responsesPath+"/"+previous, r.id("c15"), "")); resp.status != 200 || !strings.Contains(string(resp.body), `"engine":"`+owner+`"`) {
-			t.Errorf("GET %s: %d %.200q", previous, resp.status, resp.body)
+		if resp := r.Do(t, rig.Request("GET", rig.ResponsesPath+"/"+previous, r.ID("c15"), "")); resp.Status != 200 || !strings.Contains(string(resp.Body), `"engine":"`+owner+`"`) {
+			t.Errorf("GET %s: %d %.200q", previous, resp.Status, resp.Body)
 		}
-		if resp := r.do(t, request("POST", responsesPath+"/"+previous+"/cancel", r.id("c15"), "")); resp.status != 200 || !strings.Contains(string(resp.body), `"engine":"`+owner+`"`) {
-			t.Errorf("cancel %s: %d %.200q", previous, resp.status, resp.body)
+		if resp := r.Do(t, rig.Request("POST", rig.ResponsesPath+"/"+previous+"/cancel", r.ID("c15"), "")); resp.Status != 200 || !strings.Contains(string(resp.Body), `"engine":"`+owner+`"`) {
+			t.Errorf("cancel %s: %d %.200q", previous, resp.Status, resp.Body)
 		}
 	}
 	if used["a"] == 0 || used["b"] == 0 {
@@ -101,25 +103,25 @@ func TestCaseC15StoredChains(t *testing.T) {
 // before 404; a follow-up to one is a normal choice whose 404 passes.
 func TestCaseC15Unknown(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b)
-	b.get(responsesPath+"/resp-from-before", jsonResponse(200, `{"id":"resp-from-before"}`))
-	id := r.id("c15")
-	if resp := r.do(t, request("GET", responsesPath+"/resp-from-before", id, "")); resp.status != 200 || !strings.Contains(string(resp.body), "resp-from-before") {
-		t.Errorf("an id of before the start: %d %.200q", resp.status, resp.body)
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b)
+	b.Get(rig.ResponsesPath+"/resp-from-before", rig.JSONResponse(200, `{"id":"resp-from-before"}`))
+	id := r.ID("c15")
+	if resp := r.Do(t, rig.Request("GET", rig.ResponsesPath+"/resp-from-before", id, "")); resp.Status != 200 || !strings.Contains(string(resp.Body), "resp-from-before") {
+		t.Errorf("an id of before the start: %d %.200q", resp.Status, resp.Body)
 	}
-	id = r.id("c15")
-	if resp := r.do(t, request("GET", responsesPath+"/resp-nobody", id, "")); resp.status != 404 {
-		t.Errorf("an id of nobody: %d %.200q", resp.status, resp.body)
+	id = r.ID("c15")
+	if resp := r.Do(t, rig.Request("GET", rig.ResponsesPath+"/resp-nobody", id, "")); resp.Status != 404 {
+		t.Errorf("an id of nobody: %d %.200q", resp.Status, resp.Body)
 	}
-	if len(a.byID(id)) == 0 || len(b.byID(id)) == 0 {
-		t.Errorf("asked of a %d times, of b %d times", len(a.byID(id)), len(b.byID(id)))
+	if len(a.ByID(id)) == 0 || len(b.ByID(id)) == 0 {
+		t.Errorf("asked of a %d times, of b %d times", len(a.ByID(id)), len(b.ByID(id)))
 	}
 	var made atomic.Int64
 	storeResponses(a, &made)
 	storeResponses(b, &made)
-	if resp := r.post(t, responsesPath, `{"model":"m","input":"x","previous_response_id":"resp-nobody"}`); resp.status != 404 || !strings.Contains(string(resp.body), "not here") {
-		t.Errorf("a follow-up to nobody: %d %.200q", resp.status, resp.body)
+	if resp := r.Post(t, rig.ResponsesPath, `{"model":"m","input":"x","previous_response_id":"resp-nobody"}`); resp.Status != 404 || !strings.Contains(string(resp.Body), "not here") {
+		t.Errorf("a follow-up to nobody: %d %.200q", resp.Status, resp.Body)
 	}
 }
 
@@ -127,52 +129,52 @@ func TestCaseC15Unknown(t *testing.T) {
 // failure of its engine.
 func TestCaseC15Cancel(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b, "--health.interval=1h")
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b, "--health.interval=1h")
 	var made atomic.Int64
 	storeResponses(a, &made)
 	storeResponses(b, &made)
 	for range 4 {
-		previous := responseID(string(r.post(t, responsesPath, `{"model":"m","store":true,"input":"x"}`).body))
-		id := r.id("cancel")
-		if resp := r.do(t, request("POST", responsesPath+"/"+previous+"/cancel", id, "")); resp.status != 200 || !strings.Contains(string(resp.body), "cancelled") {
-			t.Errorf("cancel %s: %d %.200q", previous, resp.status, resp.body)
+		previous := responseID(string(r.Post(t, rig.ResponsesPath, `{"model":"m","store":true,"input":"x"}`).Body))
+		id := r.ID("cancel")
+		if resp := r.Do(t, rig.Request("POST", rig.ResponsesPath+"/"+previous+"/cancel", id, "")); resp.Status != 200 || !strings.Contains(string(resp.Body), "cancelled") {
+			t.Errorf("cancel %s: %d %.200q", previous, resp.Status, resp.Body)
 		}
-		r.ended(t, id, "done")
+		r.Ended(t, id, "done")
 	}
-	neverMoved(t, r, a, b)
+	rig.NeverMoved(t, r, a, b)
 }
 
 // TestCaseC15SuspectOwner: an engine that is only suspect still gets the
 // follow-ups to the responses that it alone has.
 func TestCaseC15SuspectOwner(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b, "--health.interval=1h")
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b, "--health.interval=1h", "--route.policy=round-robin")
 	var made atomic.Int64
 	storeResponses(a, &made)
 	storeResponses(b, &made)
-	first := r.post(t, responsesPath, `{"model":"m","store":true,"input":"x"}`)
-	previous, owner := responseID(string(first.body)), first.fields.get("X-Ramjet-Engine")
+	first := r.Post(t, rig.ResponsesPath, `{"model":"m","store":true,"input":"x"}`)
+	previous, owner := responseID(string(first.Body)), first.Fields.Get("X-Ramjet-Engine")
 	suspect := a
 	if owner == "b" {
 		suspect = b
 	}
-	suspect.on(func(x *exchange) { x.write(abortAnswers[1].raw) })
+	suspect.On(func(x *rig.Exchange) { x.Write(rig.AbortAnswers[1].Raw) })
 	for range 4 { // one of them meets the owner
-		r.post(t, chatPath, chatBody(false))
+		r.Post(t, rig.ChatPath, rig.ChatBody(false))
 	}
-	eventually(t, patience, "the owner's state", func() string {
-		if s := r.engineState(owner); s != "suspect" {
+	rig.Eventually(t, rig.Patience, "the owner's state", func() string {
+		if s := r.EngineState(owner); s != "suspect" {
 			return "is " + s
 		}
 		return ""
 	})
 	storeResponses(suspect, &made)
 	for range 4 {
-		resp := r.post(t, responsesPath, `{"model":"m","store":true,"input":"x","previous_response_id":"`+previous+`"}`)
-		if resp.status != 200 || resp.fields.get("X-Ramjet-Engine") != owner {
-			t.Errorf("a follow-up to %s went to %q: %d %.200q", previous, resp.fields.get("X-Ramjet-Engine"), resp.status, resp.body)
+		resp := r.Post(t, rig.ResponsesPath, `{"model":"m","store":true,"input":"x","previous_response_id":"`+previous+`"}`)
+		if resp.Status != 200 || resp.Fields.Get("X-Ramjet-Engine") != owner {
+			t.Errorf("a follow-up to %s went to %q: %d %.200q", previous, resp.Fields.Get("X-Ramjet-Engine"), resp.Status, resp.Body)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ramjet/e2e/rig"
 )
 
 // TestCaseC31KeepAliveDuringDrain: after SIGTERM requests on old connections are
@@ -15,31 +17,31 @@ import (
 // never under a request, streams finish, exit 0.
 func TestCaseC31KeepAliveDuringDrain(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := startWith(t, setup{engines: []*engine{a, b}, flags: []string{"--timeouts.drain=30s"}, loose: true})
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Flags: []string{"--timeouts.drain=30s"}, Loose: true})
 	long := 4 * time.Second
-	play := func(x *exchange) {
-		if strings.Contains(string(x.body), `"stream":true`) {
-			tokensFor(long)(x)
+	play := func(x *rig.Exchange) {
+		if strings.Contains(string(x.Body), `"stream":true`) {
+			rig.TokensFor(long)(x)
 			return
 		}
-		x.plain()
+		x.Plain()
 	}
-	a.on(play)
-	b.on(play)
-	cs := streams(t, r, 5)
+	a.On(play)
+	b.On(play)
+	cs := rig.Streams(t, r, 5)
 	var wg sync.WaitGroup
 	keepers := make([]keeper, 10)
 	stop := make(chan struct{}) // closed once the signal has taken effect
 	for i := range keepers {
 		k := &keepers[i]
-		k.c = r.dial(t)
+		k.c = r.Dial(t)
 		wg.Go(func() { k.run(r, stop, time.Duration(i)*20*time.Millisecond) })
 	}
 	time.Sleep(time.Second)
-	r.signal(syscall.SIGTERM)
-	eventually(t, patience, "/readyz 503", func() string {
-		if status, _ := r.adminGet("/readyz"); status != 503 {
+	r.Signal(syscall.SIGTERM)
+	rig.Eventually(t, rig.Patience, "/readyz 503", func() string {
+		if status, _ := r.AdminGet("/readyz"); status != 503 {
 			return fmt.Sprintf("is %d", status)
 		}
 		return ""
@@ -55,25 +57,25 @@ func TestCaseC31KeepAliveDuringDrain(t *testing.T) {
 		}
 	}
 	for i, c := range cs {
-		if resp := c.response(long + 2*patience); !resp.complete || !strings.HasSuffix(string(resp.body), doneEvent) || len(resp.errorEvents()) > 0 {
+		if resp := c.Response(long + 2*rig.Patience); !resp.Complete || !strings.HasSuffix(string(resp.Body), rig.DoneEvent) || len(resp.ErrorEvents()) > 0 {
 			t.Errorf("stream %d is not whole", i)
 		}
 	}
-	if code := r.awaitExit(5 * patience); code != 0 {
+	if code := r.AwaitExit(5 * rig.Patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	drainedLedger(t, r)
+	rig.DrainedLedger(t, r)
 }
 
 // keeper is a client that keeps its connection and sends 5 requests a second
 // until it is told to close.
 type keeper struct {
-	c       *client
+	c       *rig.Client
 	answers int
 	problem string
 }
 
-func (k *keeper) run(r *ramjet, signalled <-chan struct{}, offset time.Duration) {
+func (k *keeper) run(r *rig.Ramjet, signalled <-chan struct{}, offset time.Duration) {
 	time.Sleep(offset)
 	for range 40 {
 		after := false
@@ -82,19 +84,19 @@ func (k *keeper) run(r *ramjet, signalled <-chan struct{}, offset time.Duration)
 			after = true
 		default:
 		}
-		id := r.id("keep")
-		if _, err := io.WriteString(k.c.conn, request("POST", chatPath, id, chatBody(false))); err != nil {
+		id := r.ID("keep")
+		if _, err := io.WriteString(k.c.Conn, rig.Request("POST", rig.ChatPath, id, rig.ChatBody(false))); err != nil {
 			k.problem = fmt.Sprintf("cannot send %s: %v", id, err)
 			return
 		}
-		resp, err := k.c.until(patience, func(resp *response) bool { return resp != nil && resp.complete })
-		if err != nil || resp.status != 200 {
+		resp, err := k.c.Until(rig.Patience, func(resp *rig.Response) bool { return resp != nil && resp.Complete })
+		if err != nil || resp.Status != 200 {
 			k.problem = fmt.Sprintf("request %s (sent after the signal: %v): %v", id, after, err)
 			return
 		}
-		k.c.raw = nil
+		k.c.Raw = nil
 		k.answers++
-		if strings.EqualFold(resp.fields.get("Connection"), "close") {
+		if strings.EqualFold(resp.Fields.Get("Connection"), "close") {
 			return
 		}
 		if after {
@@ -109,24 +111,24 @@ func (k *keeper) run(r *ramjet, signalled <-chan struct{}, offset time.Duration)
 // stays until its next answer.
 func TestCaseC31IdleConnection(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := startWith(t, setup{engines: []*engine{a, b}, flags: []string{"--timeouts.drain=30s"}, loose: true})
-	a.on(tokensFor(3 * time.Second))
-	b.on(tokensFor(3 * time.Second))
-	streams(t, r, 1)
-	a.on(nil)
-	b.on(nil)
-	idle := r.dial(t)
-	idle.send(request("POST", chatPath, r.id("idle"), chatBody(false)))
-	idle.response(patience)
-	r.signal(syscall.SIGTERM)
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Flags: []string{"--timeouts.drain=30s"}, Loose: true})
+	a.On(rig.TokensFor(3 * time.Second))
+	b.On(rig.TokensFor(3 * time.Second))
+	rig.Streams(t, r, 1)
+	a.On(nil)
+	b.On(nil)
+	idle := r.Dial(t)
+	idle.Send(rig.Request("POST", rig.ChatPath, r.ID("idle"), rig.ChatBody(false)))
+	idle.Response(rig.Patience)
+	r.Signal(syscall.SIGTERM)
 	time.Sleep(500 * time.Millisecond)
-	idle.send(request("POST", chatPath, r.id("idle"), chatBody(false)))
-	resp := idle.response(patience)
-	if resp.status != 200 || !strings.EqualFold(resp.fields.get("Connection"), "close") || !idle.gone(patience) {
-		t.Errorf("answered %d, Connection: %q, then closed %v", resp.status, resp.fields.get("Connection"), idle.closed)
+	idle.Send(rig.Request("POST", rig.ChatPath, r.ID("idle"), rig.ChatBody(false)))
+	resp := idle.Response(rig.Patience)
+	if resp.Status != 200 || !strings.EqualFold(resp.Fields.Get("Connection"), "close") || !idle.Gone(rig.Patience) {
+		t.Errorf("answered %d, Connection: %q, then closed %v", resp.Status, resp.Fields.Get("Connection"), idle.Closed)
 	}
-	if code := r.awaitExit(5 * patience); code != 0 {
+	if code := r.AwaitExit(5 * rig.Patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }

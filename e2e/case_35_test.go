@@ -4,30 +4,32 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"ramjet/e2e/rig"
 )
 
 // TestCaseC35AmbientProxy: no call to an engine uses a proxy that the
 // environment names.
 func TestCaseC35AmbientProxy(t *testing.T) {
 	t.Parallel()
-	proxy := newEngine(t, "proxy")
-	proxy.on(func(x *exchange) { x.write(jsonResponse(503, "{}")) })
-	a, b := newEngine(t, "a"), newEngine(t, "b")
+	proxy := rig.NewEngine(t, "proxy")
+	proxy.On(func(x *rig.Exchange) { x.Write(rig.JSONResponse(503, "{}")) })
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
 	var env []string
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
-		env = append(env, name+"="+proxy.url())
+		env = append(env, name+"="+proxy.URL())
 	}
 	env = append(env, "NO_PROXY=", "no_proxy=")
-	r := startWith(t, setup{engines: []*engine{a, b}, env: env, flags: []string{"--health.interval=100ms"}})
+	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Env: env, Flags: []string{"--health.interval=100ms"}})
 	for i := range 10 {
-		if resp := r.post(t, chatPath, chatBody(i%2 == 0)); resp.status != 200 {
-			t.Errorf("answered %d %.200q", resp.status, resp.body)
+		if resp := r.Post(t, rig.ChatPath, rig.ChatBody(i%2 == 0)); resp.Status != 200 {
+			t.Errorf("answered %d %.200q", resp.Status, resp.Body)
 		}
 	}
-	if n := proxy.acceptedConns(); n != 0 {
+	if n := proxy.AcceptedConns(); n != 0 {
 		t.Errorf("%d connections to the ambient proxy", n)
 	}
-	neverMoved(t, r, a, b)
+	rig.NeverMoved(t, r, a, b)
 }
 
 // TestCaseC35Loopback: `localhost` may mean ::1 first while the engine listens
@@ -46,15 +48,15 @@ func TestCaseC35Loopback(t *testing.T) {
 			continue
 		}
 		t.Run(host, func(t *testing.T) {
-			e := newEngineAt(t, "a", net.JoinHostPort(host, "0"), 0)
-			_, port, _ := net.SplitHostPort(e.addr)
-			r := startWith(t, setup{urls: []string{"a=http://localhost:" + port}})
-			if s := r.engineState("a"); s != "ready" {
+			e := rig.NewEngineAt(t, "a", net.JoinHostPort(host, "0"), 0)
+			_, port, _ := net.SplitHostPort(e.Addr)
+			r := rig.StartWith(t, rig.Setup{URLs: []string{"a=http://localhost:" + port}})
+			if s := r.EngineState("a"); s != "ready" {
 				t.Errorf("the engine is %q", s)
 			}
 			for i := range 4 {
-				if resp := r.post(t, chatPath, chatBody(i%2 == 0)); resp.status != 200 || resp.fields.get("X-Ramjet-Attempts") != "1" {
-					t.Errorf("answered %d in %q attempts %.200q", resp.status, resp.fields.get("X-Ramjet-Attempts"), resp.body)
+				if resp := r.Post(t, rig.ChatPath, rig.ChatBody(i%2 == 0)); resp.Status != 200 || resp.Fields.Get("X-Ramjet-Attempts") != "1" {
+					t.Errorf("answered %d in %q attempts %.200q", resp.Status, resp.Fields.Get("X-Ramjet-Attempts"), resp.Body)
 				}
 			}
 		})

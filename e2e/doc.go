@@ -3,14 +3,13 @@
 // over raw sockets, and judges by what the client saw, what the engines
 // recorded and what the process reported.
 //
-// The package has no code of its own and imports nothing of Ramjet: a test that
-// could look inside would stop being a witness. It refuses to leave loopback
-// and signals only processes that it started.
+// The package has no code of its own and imports nothing of Ramjet but e2e/rig,
+// which the tests are made of: a test that could look inside would stop being a
+// witness. It refuses to leave loopback and signals only processes that it
+// started.
 //
-// Environment: RAMJET_BINARY names a binary to test instead of building one;
-// RAMJET_E2E_FLAGS holds flags for every process, such as --relay=stream.
-// Tests named TestB7Row.. are the rows of the fault table, TestCaseC.. the
-// reports from the field, TestAnchor.. the behaviour that other proxies were
-// measured for. A figure in a test is an order of events times ten, not a
-// performance gate.
+// Tests named TestCaseC.. are the reports from the field, TestAnchor.. the
+// behaviour that other proxies were measured for; the fault table is the folder
+// faults. A figure in a test is an order of events times ten, not a performance
+// gate.
 package e2e

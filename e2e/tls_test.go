@@ -1,99 +1,31 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"io"
-	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"ramjet/e2e/rig"
 )
-
-// testCertificate makes a certificate for 127.0.0.1 that signs itself, and the
-// files of it and its key.
-func testCertificate(t *testing.T) (cert tls.Certificate, certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatalf("cannot make a key: %v", err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatalf("cannot make a certificate: %v", err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatalf("cannot write a key: %v", err)
-	}
-	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatalf("cannot write %s: %v", file, err)
-		}
-	}
-	cert, err = tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		t.Fatalf("cannot read the certificate: %v", err)
-	}
-	return cert, certFile, keyFile
-}
-
-// hop forwards each connection of a listener to another one, both ways, and
-// ends both sides when either ends.
-func hop(t *testing.T, ln net.Listener, dial func() (net.Conn, error)) string {
-	t.Helper()
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer in.Close()
-				out, err := dial()
-				if err != nil {
-					return
-				}
-				go func() {
-					_, _ = io.Copy(out, in)
-					_ = out.Close()
-				}()
-				_, _ = io.Copy(in, out)
-				_ = out.Close()
-			}()
-		}
-	}()
-	return ln.Addr().String()
-}
 
 // TestTLSBothSides: a TLS port in front and https engines behind. Streams pass
 // byte for byte, a client that leaves is seen, a dying engine tells.
 func TestTLSBothSides(t *testing.T) {
 	t.Parallel()
-	cert, certFile, keyFile := testCertificate(t)
-	a := newEngine(t, "a")
+	cert, certFile, keyFile := rig.TestCertificate(t)
+	a := rig.NewEngine(t, "a")
 	secure, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
 	if err != nil {
 		t.Fatalf("cannot listen: %v", err)
 	}
-	front := hop(t, secure, func() (net.Conn, error) { return net.Dial("tcp", a.addr) })
-	r := startWith(t, setup{urls: []string{"a=https://" + front}, env: []string{"SSL_CERT_FILE=" + certFile}, notReady: true,
-		flags: []string{"--tls.cert", certFile, "--tls.key", keyFile, "--eject.after=1000000"}})
-	r.awaitReady()
-	ln, err := listen("127.0.0.1:0", 0)
+	front := rig.Hop(t, secure, func() (net.Conn, error) { return net.Dial("tcp", a.Addr) })
+	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=https://" + front}, Env: []string{"SSL_CERT_FILE=" + certFile}, NotReady: true,
+		Flags: []string{"--tls.cert", certFile, "--tls.key", keyFile, "--eject.after=1000000"}})
+	r.AwaitReady()
+	ln, err := rig.Listen("127.0.0.1:0", 0)
 	if err != nil {
 		t.Fatalf("cannot listen: %v", err)
 	}
@@ -102,29 +34,29 @@ func TestTLSBothSides(t *testing.T) {
 	if err != nil || !roots.AppendCertsFromPEM(pemText) {
 		t.Fatalf("cannot read the certificate: %v", err)
 	}
-	public := r.public
-	r.public = hop(t, ln, func() (net.Conn, error) { return tls.Dial("tcp", public, &tls.Config{RootCAs: roots}) })
+	public := r.Public
+	r.Public = rig.Hop(t, ln, func() (net.Conn, error) { return tls.Dial("tcp", public, &tls.Config{RootCAs: roots}) })
 
-	c := r.dial(t)
+	c := r.Dial(t)
 	for range 3 { // one connection, kept
-		c.send(request("POST", chatPath, r.id("tls"), chatBody(true)))
-		if resp := c.response(patience); resp.status != 200 || string(resp.rawBody) != chunked(chatEvents(3)) {
-			t.Errorf("stream: %d %.300q", resp.status, resp.body)
+		c.Send(rig.Request("POST", rig.ChatPath, r.ID("tls"), rig.ChatBody(true)))
+		if resp := c.Response(rig.Patience); resp.Status != 200 || string(resp.RawBody) != rig.Chunked(rig.ChatEvents(3)) {
+			t.Errorf("stream: %d %.300q", resp.Status, resp.Body)
 		}
 	}
-	if resp := r.post(t, chatPath, chatBody(false)); resp.status != 200 || !resp.whole() {
-		t.Errorf("plain: %d %.300q", resp.status, resp.body)
+	if resp := r.Post(t, rig.ChatPath, rig.ChatBody(false)); resp.Status != 200 || !resp.Whole() {
+		t.Errorf("plain: %d %.300q", resp.Status, resp.Body)
 	}
-	a.on(func(x *exchange) { x.streamHead(); x.gone(0) })
-	leaves(t, r, chatBody(true), func(c *client) { c.head(patience) }, (*client).close, a)
-	a.on(func(x *exchange) { x.gone(0) })
-	leaves(t, r, chatBody(false), func(*client) {}, (*client).abort, a)
-	a.on(func(x *exchange) { x.streamHead(); x.events(chatEvents(3)[:3]...); x.close() })
-	dialects[0].diedWell(t, r.do(t, request("POST", chatPath, r.id("tls"), chatBody(true))))
-	a.on(nil)
-	r.served(r.id("after"), true)
-	r.oneLineEach()
-	if n := r.metrics().leases(); n != 0 {
+	a.On(func(x *rig.Exchange) { x.StreamHead(); x.Gone(0) })
+	rig.Leaves(t, r, rig.ChatBody(true), func(c *rig.Client) { c.Head(rig.Patience) }, (*rig.Client).Close, a)
+	a.On(func(x *rig.Exchange) { x.Gone(0) })
+	rig.Leaves(t, r, rig.ChatBody(false), func(*rig.Client) {}, (*rig.Client).Abort, a)
+	a.On(func(x *rig.Exchange) { x.StreamHead(); x.Events(rig.ChatEvents(3)[:3]...); x.Close() })
+	rig.Dialects[0].DiedWell(t, r.Do(t, rig.Request("POST", rig.ChatPath, r.ID("tls"), rig.ChatBody(true))))
+	a.On(nil)
+	r.Served(r.ID("after"), true)
+	r.OneLineEach()
+	if n := r.Metrics().Leases(); n != 0 {
 		t.Errorf("%v leases are left", n)
 	}
 }
@@ -133,23 +65,23 @@ func TestTLSBothSides(t *testing.T) {
 // used, and the state's reason says why.
 func TestTLSUnknownEngine(t *testing.T) {
 	t.Parallel()
-	cert, _, _ := testCertificate(t)
-	a := newEngine(t, "a")
+	cert, _, _ := rig.TestCertificate(t)
+	a := rig.NewEngine(t, "a")
 	secure, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
 	if err != nil {
 		t.Fatalf("cannot listen: %v", err)
 	}
-	front := hop(t, secure, func() (net.Conn, error) { return net.Dial("tcp", a.addr) })
-	r := startWith(t, setup{urls: []string{"a=https://" + front}, notReady: true})
-	resp := r.post(t, chatPath, chatBody(false))
-	if resp.status != 502 && resp.status != 503 {
-		t.Errorf("answered %d %.200q", resp.status, resp.body)
+	front := rig.Hop(t, secure, func() (net.Conn, error) { return net.Dial("tcp", a.Addr) })
+	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=https://" + front}, NotReady: true})
+	resp := r.Post(t, rig.ChatPath, rig.ChatBody(false))
+	if resp.Status != 502 && resp.Status != 503 {
+		t.Errorf("answered %d %.200q", resp.Status, resp.Body)
 	}
-	if xs, _ := a.seen(); len(xs) != 0 {
+	if xs, _ := a.Seen(); len(xs) != 0 {
 		t.Error("a request reached an engine that nobody vouches for")
 	}
-	eventually(t, patience, "the reason in /health", func() string {
-		health := string(r.do(t, request("GET", "/health", r.id("health"), "", "Connection: close")).body)
+	rig.Eventually(t, rig.Patience, "the reason in /health", func() string {
+		health := string(r.Do(t, rig.Request("GET", "/health", r.ID("health"), "", "Connection: close")).Body)
 		if !strings.Contains(health, "certificate") {
 			return health
 		}

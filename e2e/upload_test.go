@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ramjet/e2e/rig"
 )
 
 // uploadHead begins a multipart request of n bytes in all.
@@ -22,19 +24,19 @@ func multipart(n int) string {
 // whole.
 func TestUploadIsStreamed(t *testing.T) {
 	t.Parallel()
-	a := newEngine(t, "a")
-	r := startWith(t, setup{engines: []*engine{a}})
+	a := rig.NewEngine(t, "a")
+	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a}})
 	body := multipart(48 << 20)
-	before := r.rss()
-	id := r.id("upload")
-	resp := r.do(t, uploadHead(id, len(body))+body)
-	if resp.status != 200 {
-		t.Fatalf("answered %d %.200q", resp.status, resp.body)
+	before := r.RSS()
+	id := r.ID("upload")
+	resp := r.Do(t, uploadHead(id, len(body))+body)
+	if resp.Status != 200 {
+		t.Fatalf("answered %d %.200q", resp.Status, resp.Body)
 	}
-	if x := waitFor(t, id, a); string(x.body) != body {
-		t.Errorf("%d bytes at the engine, want %d equal ones", len(x.body), len(body))
+	if x := rig.WaitFor(t, id, a); string(x.Body) != body {
+		t.Errorf("%d bytes at the engine, want %d equal ones", len(x.Body), len(body))
 	}
-	if grown := r.rss() - before; grown > 16<<20 && !raceEnabled {
+	if grown := r.RSS() - before; grown > 16<<20 && !rig.RaceEnabled {
 		t.Errorf("memory grew by %d bytes for an upload of %d", grown, len(body))
 	}
 }
@@ -43,18 +45,18 @@ func TestUploadIsStreamed(t *testing.T) {
 // the engine's side; the next request is served.
 func TestUploadClientLeaves(t *testing.T) {
 	t.Parallel()
-	a := newEngine(t, "a")
-	r := startWith(t, setup{engines: []*engine{a}})
+	a := rig.NewEngine(t, "a")
+	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a}})
 	body := multipart(4 << 20)
 	for _, way := range []string{"fin", "rst"} {
-		id := r.id("upload")
-		c := r.dial(t)
-		c.send(uploadHead(id, len(body)) + body[:1<<20])
+		id := r.ID("upload")
+		c := r.Dial(t)
+		c.Send(uploadHead(id, len(body)) + body[:1<<20])
 		time.Sleep(50 * time.Millisecond)
-		leaveWays[way](c)
-		r.ended(t, id, "client-gone-waiting", "rejected")
-		for _, x := range a.byID(id) {
-			if !x.cut {
+		rig.LeaveWays[way](c)
+		r.Ended(t, id, "client-gone-waiting", "rejected")
+		for _, x := range a.ByID(id) {
+			if !x.Cut {
 				t.Errorf("%s: the engine took a part of an upload for a whole request", way)
 			}
 		}
@@ -65,49 +67,49 @@ func TestUploadClientLeaves(t *testing.T) {
 // answer reaches the client, and nothing of the rest is taken for a request.
 func TestUploadAnsweredEarly(t *testing.T) {
 	t.Parallel()
-	refuse := newRawServer(t, jsonResponse(413, `{"error":{"message":"too big","type":"x","param":null,"code":413}}`))
-	r := startWith(t, setup{urls: []string{"a=http://" + refuse}, notReady: true})
-	r.awaitReady()
+	refuse := rig.NewRawServer(t, rig.JSONResponse(413, `{"error":{"message":"too big","type":"x","param":null,"code":413}}`))
+	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=http://" + refuse}, NotReady: true})
+	r.AwaitReady()
 	body := multipart(8 << 20)
-	id := r.id("upload")
-	c := r.dial(t)
+	id := r.ID("upload")
+	c := r.Dial(t)
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		c.send(uploadHead(id, len(body)) + body)
+		c.Send(uploadHead(id, len(body)) + body)
 	}()
-	resp := c.response(patience)
-	c.close()
+	resp := c.Response(rig.Patience)
+	c.Close()
 	<-sent
-	if resp.status != 413 && resp.status != 502 {
-		t.Errorf("answered %d %.200q", resp.status, resp.body)
+	if resp.Status != 413 && resp.Status != 502 {
+		t.Errorf("answered %d %.200q", resp.Status, resp.Body)
 	}
-	r.line(t, id)
+	r.Line(t, id)
 }
 
 // TestExpectContinue: 100 comes before the body, and not when the request is
 // refused by its head alone.
 func TestExpectContinue(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b, "--limits.body=64KiB")
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b, "--limits.body=64KiB")
 	head := func(path string, n int) string {
-		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nX-Request-Id: %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, r.id("expect"), n)
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nX-Request-Id: %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, r.ID("expect"), n)
 	}
-	c := r.dial(t)
-	c.send(head(chatPath, len(vectorBody)))
-	if _, err := c.until(patience, func(*response) bool { return strings.HasPrefix(string(c.raw), "HTTP/1.1 100 ") }); err != nil {
-		t.Errorf("no 100: %v, %.100q", err, c.raw)
+	c := r.Dial(t)
+	c.Send(head(rig.ChatPath, len(rig.VectorBody)))
+	if _, err := c.Until(rig.Patience, func(*rig.Response) bool { return strings.HasPrefix(string(c.Raw), "HTTP/1.1 100 ") }); err != nil {
+		t.Errorf("no 100: %v, %.100q", err, c.Raw)
 	}
-	c.send(vectorBody)
-	if resp := c.response(patience); resp.status != 200 || len(resp.interim) != 1 {
-		t.Errorf("answered %d after %v", resp.status, resp.interim)
+	c.Send(rig.VectorBody)
+	if resp := c.Response(rig.Patience); resp.Status != 200 || len(resp.Interim) != 1 {
+		t.Errorf("answered %d after %v", resp.Status, resp.Interim)
 	}
-	for raw, want := range map[string]int{head(chatPath, 64<<10+1): 413, head("/nothing", 10): 404} {
-		c := r.dial(t)
-		c.send(raw)
-		if resp := c.response(patience); resp.status != want || len(resp.interim) != 0 {
-			t.Errorf("%.40q: answered %d after %v, want %d at once", raw, resp.status, resp.interim, want)
+	for raw, want := range map[string]int{head(rig.ChatPath, 64<<10+1): 413, head("/nothing", 10): 404} {
+		c := r.Dial(t)
+		c.Send(raw)
+		if resp := c.Response(rig.Patience); resp.Status != want || len(resp.Interim) != 0 {
+			t.Errorf("%.40q: answered %d after %v, want %d at once", raw, resp.Status, resp.Interim, want)
 		}
 	}
 }
@@ -115,27 +117,27 @@ func TestExpectContinue(t *testing.T) {
 // TestHeadAndBodiless: answers without a body keep the connection in step.
 func TestHeadAndBodiless(t *testing.T) {
 	t.Parallel()
-	a, b := newEngine(t, "a"), newEngine(t, "b")
-	r := start(t, a, b)
-	for _, e := range []*engine{a, b} {
-		e.get("/v1/empty", "HTTP/1.1 204 No Content\r\n\r\n")
-		e.get("/v1/same", "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\ncontent-length: 500\r\n\r\n")
-		e.get("/v1/long", jsonResponse(200, strings.Repeat("x", 100_000)))
+	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
+	r := rig.Start(t, a, b)
+	for _, e := range []*rig.Engine{a, b} {
+		e.Get("/v1/empty", "HTTP/1.1 204 No Content\r\n\r\n")
+		e.Get("/v1/same", "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\ncontent-length: 500\r\n\r\n")
+		e.Get("/v1/long", rig.JSONResponse(200, strings.Repeat("x", 100_000)))
 	}
-	c := r.dial(t)
+	c := r.Dial(t)
 	for _, step := range []struct {
 		method, path string
 		status, size int
-	}{{"GET", "/v1/empty", 204, 0}, {"GET", "/v1/same", 304, 0}, {"GET", "/v1/long", 200, 100_000}, {"HEAD", "/v1/models", 200, 0}, {"GET", "/v1/empty", 204, 0}, {"POST", chatPath, 200, -1}} {
-		c.method = step.method
+	}{{"GET", "/v1/empty", 204, 0}, {"GET", "/v1/same", 304, 0}, {"GET", "/v1/long", 200, 100_000}, {"HEAD", "/v1/models", 200, 0}, {"GET", "/v1/empty", 204, 0}, {"POST", rig.ChatPath, 200, -1}} {
+		c.Method = step.method
 		body := ""
 		if step.method == "POST" {
-			body = chatBody(true)
+			body = rig.ChatBody(true)
 		}
-		c.send(request(step.method, step.path, r.id("step"), body))
-		resp := c.response(patience)
-		if resp.status != step.status && step.method != "HEAD" || step.size >= 0 && len(resp.body) != step.size || !resp.complete {
-			t.Errorf("%s %s: %d with %d bytes, whole %v", step.method, step.path, resp.status, len(resp.body), resp.complete)
+		c.Send(rig.Request(step.method, step.path, r.ID("step"), body))
+		resp := c.Response(rig.Patience)
+		if resp.Status != step.status && step.method != "HEAD" || step.size >= 0 && len(resp.Body) != step.size || !resp.Complete {
+			t.Errorf("%s %s: %d with %d bytes, whole %v", step.method, step.path, resp.Status, len(resp.Body), resp.Complete)
 		}
 	}
 }

@@ -1,0 +1,46 @@
+package rig
+
+import (
+	"testing"
+	"time"
+)
+
+// LeaveWays are the ways in which a client's connection ends.
+var LeaveWays = map[string]func(*Client){"fin": (*Client).Close, "rst": (*Client).Abort, "half-close": (*Client).CloseWrite}
+
+// LeaveLimit is ten times the 100 ms of the fault table.
+const LeaveLimit = time.Second
+
+// Leaves sends a request, waits until seen, leaves, and checks that the engine's
+// connection is closed at once.
+func Leaves(t testing.TB, r *Ramjet, body string, seen func(*Client), leave func(*Client), engines ...*Engine) (id string, x *Exchange) {
+	t.Helper()
+	id = r.ID("leaver")
+	c := r.Dial(t)
+	c.Send(Request("POST", ChatPath, id, body))
+	x = WaitFor(t, id, engines...)
+	seen(c)
+	left := time.Now()
+	leave(c)
+	if !x.Gone(LeaveLimit) {
+		t.Errorf("the engine's connection is still open %v after the client left", LeaveLimit)
+	} else {
+		t.Logf("engine's connection closed after %v", x.GoneAt().Sub(left))
+	}
+	return id, x
+}
+
+// NeverMoved checks that no engine was blamed: all are ready and no retry or
+// ejection was counted.
+func NeverMoved(t testing.TB, r *Ramjet, engines ...*Engine) {
+	t.Helper()
+	m := r.Metrics()
+	for _, e := range engines {
+		if s := r.EngineState(e.Name); s != "ready" {
+			t.Errorf("engine %s is %q, want ready", e.Name, s)
+		}
+	}
+	if n := m.Sum("ramjet_retries_total") + m.Sum("ramjet_ejections_total"); n != 0 {
+		t.Errorf("%v retries and ejections counted, want 0", n)
+	}
+}
