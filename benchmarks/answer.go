@@ -9,6 +9,9 @@ import (
 // Model is the only model id that the fake engine serves.
 const Model = "bench-model"
 
+// chatPath is the only path that the fake engine answers with tokens.
+const chatPath = "/v1/chat/completions"
+
 // Ask is what one request wants from the fake engine. It travels inside the JSON body, because a proxy passes bodies
 // byte for byte and may drop headers that it does not know.
 type Ask struct {
@@ -47,7 +50,7 @@ func (a Ask) appendBody(dst []byte) []byte {
 // appendRequest appends the whole HTTP request for host to dst; body is scratch space and is returned for reuse.
 func (a Ask) appendRequest(dst, body []byte, host string, closing bool) (request, scratch []byte) {
 	body = a.appendBody(body[:0])
-	dst = append(dst, "POST /v1/chat/completions HTTP/1.1\r\nHost: "...)
+	dst = append(dst, "POST "+chatPath+" HTTP/1.1\r\nHost: "...)
 	dst = append(dst, host...)
 	dst = append(dst, "\r\nContent-Type: application/json\r\nAccept: */*\r\nAuthorization: Bearer none\r\n"...)
 	if closing {

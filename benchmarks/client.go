@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"time"
 )
 
@@ -104,6 +105,47 @@ func (c *client) exchange(ask Ask, closing bool, limit time.Duration, seen func(
 		c.close()
 	}
 	return err
+}
+
+// post sends body as a chat request and returns the answer's body, valid until the next call. It must be whole: a JSON
+// object with usage, or a stream up to [DONE]. After an error the connection is closed.
+func (c *client) post(body []byte, limit time.Duration) (answer []byte, err error) {
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if err := c.dial(); err != nil {
+		return nil, err
+	}
+	if err := c.conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return nil, err
+	}
+	c.out = append(c.out[:0], "POST "+chatPath+" HTTP/1.1\r\nHost: "...)
+	c.out = append(c.out, c.target...)
+	c.out = append(c.out, "\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: "...)
+	c.out = strconv.AppendInt(c.out, int64(len(body)), 10)
+	c.out = append(c.out, "\r\n\r\n"...)
+	c.out = append(c.out, body...)
+	if _, err := c.conn.Write(c.out); err != nil {
+		return nil, fmt.Errorf("cannot send: %w", err)
+	}
+	head, err := c.head()
+	if err != nil {
+		return nil, err
+	}
+	c.body = c.body[:0]
+	if err := c.payload(head, func(p []byte) error { c.body = append(c.body, p...); return nil }); err != nil {
+		return nil, err
+	}
+	if head.closing {
+		c.close()
+	}
+	whole := bytes.Contains(c.body, []byte(`"completion_tokens"`)) || bytes.HasSuffix(bytes.TrimSpace(c.body), []byte("data: [DONE]"))
+	if head.status != 200 || !whole {
+		return nil, fmt.Errorf("status %d, not a whole answer: %.200q", head.status, c.body)
+	}
+	return c.body, nil
 }
 
 func (c *client) head() (answerHead, error) {

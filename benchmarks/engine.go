@@ -164,7 +164,8 @@ func (s *session) next() (engineRequest, error) {
 }
 
 func (s *session) answer(req engineRequest) error {
-	if req.method != "POST" {
+	// Routers ask for more than answers, for instance to have a prompt rendered: an engine without that says 404 at once.
+	if req.method != "POST" || req.path != chatPath {
 		return s.get(req.path)
 	}
 	e := s.engine

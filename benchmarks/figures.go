@@ -26,6 +26,7 @@ const (
 	boundOneWayP99  = 3.0
 	boundSyscalls   = 5.0  // calls a token
 	boundScheduler  = 0.05 // futex and nanosleep calls a token
+	boundIdle       = 0.1  // per cent of a core
 	boundStreamKB   = 20.0 // KB a stream
 	boundAtStreams  = 9_900
 	figureNotFormed = "-"
@@ -37,6 +38,7 @@ func figures(r Records) []Figure {
 	for _, sc := range []string{scenarioC1, scenarioC16, scenarioC64} {
 		out = append(out, cpuFigure(r, sc, "CPU per streamed token, "+sc[len("stream-"):], boundCPUToken, perTokenMicros, "<= 1.25 x, aim below 1.0"))
 	}
+	out = append(out, idleFigures(r)...)
 	out = append(out, syscallFigures(r)...)
 	out = append(out,
 		addedFigure(r, scenarioTTFTReused, "added TTFT p50, c16, reused connections", ttftP50, boundTTFT),
@@ -166,6 +168,34 @@ func addedFigure(r Records, scenario, what string, value func(RunRecord) float64
 		}
 	}
 	return f.withErrors(r, scenario)
+}
+
+// idleFigures shows what the proxies use while nobody asks them anything, and what is left of one stream's tokens without
+// it. The bound on a token stays on the whole: whoever runs one stream pays for the engine checks, too.
+func idleFigures(r Records) []Figure {
+	shares := make(map[string][]float64)
+	for _, x := range r.Idle {
+		shares[x.Target] = append(shares[x.Target], x.share())
+	}
+	cand := shares[r.Meta.Candidate]
+	if len(cand) == 0 {
+		return nil
+	}
+	percent := make([]float64, len(cand))
+	for i := range cand {
+		percent[i] = 100 * cand[i]
+	}
+	s := spreadOf(percent)
+	s.Low, s.High = s.Min, s.Max // a few windows: all of them have to be within the bound
+	idle := map[string]float64{Nginx: spreadOf(shares[Nginx]).Median, r.Meta.Candidate: spreadOf(cand).Median}
+	left := cpuFigure(r, scenarioC1, "CPU per streamed token, c1, less the idle process's", 0, func(x RunRecord) float64 {
+		return perTokenMicros(x) - idle[x.Target]*1e6*x.Result.Seconds/float64(max(1, x.Result.Tokens))
+	}, "shown")
+	left.Verdict = ""
+	return []Figure{left, {
+		What: "CPU of the idle process, of one core", Reference: fmt.Sprintf("%.3f %%", 100*idle[Nginx]), Candidate: fmt.Sprintf("%.3f %%", s.Median),
+		Compared: fmt.Sprintf("%.3f .. %.3f %%", s.Min, s.Max), Bound: fmt.Sprintf("<= %g %%", boundIdle), Verdict: judge(s, boundIdle),
+	}}
 }
 
 func syscallFigures(r Records) []Figure {

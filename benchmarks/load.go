@@ -11,6 +11,8 @@ import (
 const (
 	ModeStream = "stream" // every connection makes Requests streams, one after another
 	ModeShort  = "short"  // closed loop of answers without streaming, for Seconds
+	ModePrompt = "prompt" // every connection sends Requests prompts of Prompts, one after another, for answers without streaming
+	ModeWhole  = "whole"  // as ModeStream on any engine: only the duration of each answer is taken, and starts are Apart
 )
 
 // LoadSpec is one run of the load generator.
@@ -29,6 +31,10 @@ type LoadSpec struct {
 	FirstMicros int `json:"first_us"`
 	// NewConnections opens a connection for every request and asks the other side to close it.
 	NewConnections bool `json:"new_connections,omitempty"`
+	// Prompts are what ModePrompt sends.
+	Prompts *PromptSpec `json:"prompts,omitempty"`
+	// ApartMicros is the time between the starts of two connections in ModeWhole.
+	ApartMicros int `json:"apart_us,omitempty"`
 	// Seconds bounds ModeShort.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Seed makes the requests of this run differ from those of other runs.
@@ -51,6 +57,8 @@ type LoadResult struct {
 	OneWay Quantiles `json:"one_way"`
 	// Whole is the duration of a request.
 	Whole Quantiles `json:"whole"`
+	// MeanNanos is the mean of those durations.
+	MeanNanos int64 `json:"mean_ns,omitempty"`
 }
 
 // Load runs spec and returns what it saw. Failed requests are counted, not returned as an error; the error is about
@@ -62,6 +70,14 @@ func Load(spec LoadSpec) (LoadResult, error) {
 	}
 	if len(spec.Targets) == 0 || spec.Streams < 1 {
 		return LoadResult{}, errors.New("cannot run the load: no target or no stream")
+	}
+	switch spec.Mode {
+	case ModeStream, ModeShort, ModePrompt, ModeWhole:
+	default:
+		return LoadResult{}, fmt.Errorf("cannot run the load: unknown mode %q", spec.Mode)
+	}
+	if (spec.Mode == ModePrompt) != (spec.Prompts != nil) {
+		return LoadResult{}, errors.New("cannot run the load: prompts are what mode prompt sends, and no other")
 	}
 	workers := make([]*loader, spec.Streams)
 	var wg sync.WaitGroup
@@ -75,12 +91,13 @@ func Load(spec LoadSpec) (LoadResult, error) {
 				w.streams()
 			case ModeShort:
 				w.short(begin.Add(time.Duration(spec.Seconds * float64(time.Second))))
+			case ModePrompt:
+				w.prompts()
+			case ModeWhole:
+				w.wholes()
 			}
 			w.client.close()
 		})
-	}
-	if spec.Mode != ModeStream && spec.Mode != ModeShort {
-		return LoadResult{}, fmt.Errorf("cannot run the load: unknown mode %q", spec.Mode)
 	}
 	wg.Wait()
 	return gather(workers, time.Since(begin)), nil
@@ -101,6 +118,9 @@ func gather(workers []*loader, took time.Duration) LoadResult {
 		whole = append(whole, w.whole...)
 	}
 	res.Seconds = took.Seconds()
+	for _, v := range whole {
+		res.MeanNanos += v / int64(len(whole))
+	}
 	res.TTFT, res.OneWay, res.Whole = quantilesOf(ttft), quantilesOf(oneWay), quantilesOf(whole)
 	return res
 }

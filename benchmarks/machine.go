@@ -3,7 +3,6 @@ package benchmarks
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ramjet/benchmarks/lab"
 )
 
 // Meta says where, when and how results were made.
@@ -37,51 +38,17 @@ type Meta struct {
 // describeMachine fills in what does not change during a call.
 func describeMachine(ctx context.Context, m *Meta) {
 	m.Kind = "meta"
-	m.CPU, m.Cores, m.Go = cpuModel(), runtime.NumCPU(), runtime.Version()
+	m.CPU, m.Cores, m.Go = lab.CPUModel(), runtime.NumCPU(), runtime.Version()
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
 	}
-	m.Commit = commit(ctx)
+	m.Commit = lab.Commit(ctx)
 	m.LoadStart = loadAverage()
 }
 
-func cpuModel() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.Lines(string(b)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-// commit names the commit of the working folder, with "+changes" when files differ from it.
-func commit(ctx context.Context) string {
-	git := func(args ...string) (string, bool) {
-		out, err := exec.CommandContext(ctx, "git", args...).Output()
-		return strings.TrimSpace(string(out)), err == nil
-	}
-	id, ok := git("rev-parse", "--short=12", "HEAD")
-	if !ok {
-		return "none"
-	}
-	if changed, ok := git("status", "--porcelain", "--untracked-files=no"); ok && changed != "" {
-		id += "+changes"
-	}
-	return id
-}
-
 func loadAverage() float64 {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	first, _, _ := strings.Cut(string(b), " ")
-	v, err := strconv.ParseFloat(first, 64)
+	v, err := strconv.ParseFloat(lab.LoadAverage(), 64)
 	if err != nil {
 		return 0
 	}

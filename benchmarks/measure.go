@@ -26,6 +26,9 @@ func (b *bench) measure() error {
 	if !b.cfg.skips("streams") {
 		err = b.rounds(proxies)
 	}
+	if err == nil && !(b.cfg.skips("streams") && b.cfg.skips("syscalls")) {
+		err = b.idle(proxies)
+	}
 	if err == nil && !b.cfg.skips("syscalls") && b.strace != "" {
 		err = b.syscalls(proxies)
 	}
@@ -40,7 +43,7 @@ func (b *bench) measure() error {
 	return err
 }
 
-// rounds visits every target once per scenario and round, in random order.
+// rounds visits every target once per scenario, round and turn, in random order.
 func (b *bench) rounds(proxies []*target) error {
 	direct := &target{name: Direct, addresses: b.engineAddresses()}
 	for _, t := range proxies { // pools, caches and pages as after some traffic
@@ -54,10 +57,12 @@ func (b *bench) rounds(proxies []*target) error {
 			if sc.direct {
 				visit = append(visit, direct)
 			}
-			b.rng.Shuffle(len(visit), func(i, j int) { visit[i], visit[j] = visit[j], visit[i] })
-			for _, t := range visit {
-				if err := b.visit(round, sc, t); err != nil {
-					return err
+			for turn := range max(1, sc.turns) {
+				b.rng.Shuffle(len(visit), func(i, j int) { visit[i], visit[j] = visit[j], visit[i] })
+				for _, t := range visit {
+					if err := b.visit(sc.pair(round, turn), sc, t); err != nil {
+						return err
+					}
 				}
 			}
 		}
@@ -86,7 +91,15 @@ func (b *bench) visit(round int, sc scenario, t *target) error {
 		return err
 	}
 	rec := RunRecord{Kind: "run", Round: round, Scenario: sc.name, Target: t.name, CPUNanos: after - before, Result: res}
+	if spec.Mode == ModePrompt && t.admin != "" {
+		rec.Decisions = decisionsOf(b.ctx, t.admin, int(res.Requests))
+	}
 	b.records.Runs = append(b.records.Runs, rec)
+	if spec.Mode == ModePrompt || spec.Mode == ModeWhole {
+		b.say("round %d %-18s %-18s %7d requests %9.1f us CPU/request  mean %9.3f ms  errors %d %s",
+			round, sc.name, t.name, res.Requests, perRequestMicros(rec), float64(res.MeanNanos)/1e6, res.Errors, res.FirstError)
+		return nil
+	}
 	b.say("round %d %-16s %-10s %7d tokens %7.2f us CPU/token  ttft p50 %6.0f us  one-way p50 %5.0f p99 %6.0f us  errors %d %s",
 		round, sc.name, t.name, res.Tokens, float64(rec.CPUNanos)/1e3/float64(max(1, res.Tokens)), float64(res.TTFT.P50)/1e3,
 		float64(res.OneWay.P50)/1e3, float64(res.OneWay.P99)/1e3, res.Errors, res.FirstError)
@@ -100,6 +113,45 @@ func (b *bench) load(spec LoadSpec) (LoadResult, error) {
 	return runLoad(b.ctx, b.self, spec)
 }
 
+// idle measures what each proxy uses while nobody asks it anything. At one stream of 100 tokens a second a thousandth of
+// a core is 10 us a token, so the c1 figure cannot be read without it.
+func (b *bench) idle(proxies []*target) error {
+	time.Sleep(engineIdle + time.Second) // connections of the last round that end now are not what an idle process does
+	for w := 1; w <= b.plan.idleWindows; w++ {
+		before, err := idleClocks(proxies)
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		time.Sleep(b.plan.idleFor)
+		seconds := time.Since(start).Seconds()
+		after, err := idleClocks(proxies)
+		if err != nil {
+			return err
+		}
+		for i, t := range proxies {
+			rec := IdleRecord{Kind: "idle", Target: t.name, Window: w, Seconds: seconds, CPUNanos: after[i] - before[i]}
+			b.records.Idle = append(b.records.Idle, rec)
+			b.say("idle   %-10s window %d: %.3f %% of a core", t.name, w, 100*rec.share())
+		}
+	}
+	return nil
+}
+
+func idleClocks(proxies []*target) ([]int64, error) {
+	out := make([]int64, len(proxies))
+	for i, t := range proxies {
+		if err := t.adopt(); err != nil {
+			return nil, err
+		}
+		var err error
+		if out[i], err = cpuOf(t.pids); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // errStraceLost says that the traced window saw no token.
 var errStraceLost = errors.New("no token crossed the proxy while it was traced")
 
@@ -107,7 +159,6 @@ var errStraceLost = errors.New("no token crossed the proxy while it was traced")
 const straceTries = 3
 
 func (b *bench) syscalls(proxies []*target) error {
-	time.Sleep(engineIdle + time.Second) // connections of the last round that end now are not what an idle process does
 	for _, t := range proxies {
 		nothing := func() error { return nil }
 		idle, err := countSyscalls(b.strace, b.dir, t.pids, b.plan.tracedFor, nothing, nothing)

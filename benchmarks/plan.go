@@ -12,17 +12,31 @@ const (
 	scenarioShort      = "short-c32"
 )
 
-// scenario is one kind of load; in every round each target is visited once, in random order.
+// scenario is one kind of load; in every round each target is visited once a turn, in random order.
 type scenario struct {
 	name   string
 	spec   LoadSpec
 	direct bool // visit the engines without a proxy, too
+	turns  int  // 0 is one
 }
+
+// inTurns splits a round of s into several short ones, each a pair of its own. What disturbs a small machine lasts for
+// seconds: the closer two visits lie, the more of it they share, and one stream is disturbed most, because each of its
+// tokens finds caches that everybody else has used since the last.
+func (s scenario) inTurns(n int) scenario {
+	s.turns = n
+	return s
+}
+
+// pair numbers the visits that are compared with one another: by round, or by turn where there are several.
+func (s scenario) pair(round, turn int) int { return (round-1)*max(1, s.turns) + turn + 1 }
 
 // plan is everything that one call measures.
 type plan struct {
 	rounds          int
 	scenarios       []scenario
+	idleWindows     int
+	idleFor         time.Duration // several checks of each engine
 	syscallWindows  int
 	tracedFor       time.Duration
 	memorySteps     []int
@@ -74,10 +88,11 @@ func fullPlan(rounds, maxStreams int) plan {
 	p := plan{
 		rounds: rounds,
 		scenarios: []scenario{
-			streamScenario(scenarioC1, 1, 4), streamScenario(scenarioC16, 16, 3), streamScenario(scenarioC64, 64, 2),
+			streamScenario(scenarioC1, 1, 2).inTurns(2), streamScenario(scenarioC16, 16, 3), streamScenario(scenarioC64, 64, 2),
 			ttftScenario(scenarioTTFTReused, 60, false), ttftScenario(scenarioTTFTNew, 60, true),
 			shortScenario(2),
 		},
+		idleWindows: 3, idleFor: 8 * time.Second,
 		syscallWindows: 3, tracedFor: 8 * time.Second,
 		memoryPerSecond: 1000, memorySettle: 3 * time.Second,
 	}
@@ -94,10 +109,11 @@ func quickPlan(rounds, maxStreams int) plan {
 	return plan{
 		rounds: rounds,
 		scenarios: []scenario{
-			streamScenario(scenarioC1, 1, 1), streamScenario(scenarioC16, 16, 1),
+			streamScenario(scenarioC1, 1, 1).inTurns(2), streamScenario(scenarioC16, 16, 1),
 			ttftScenario(scenarioTTFTReused, 25, false), ttftScenario(scenarioTTFTNew, 25, true),
 			shortScenario(1),
 		},
+		idleWindows: 1, idleFor: 8 * time.Second,
 		syscallWindows: 1, tracedFor: 3 * time.Second,
 		memorySteps: []int{min(500, maxStreams)}, memoryPerSecond: 1000, memorySettle: 2 * time.Second,
 	}

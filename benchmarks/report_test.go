@@ -26,7 +26,8 @@ func sample(factor float64, added int64) Records {
 			}
 		}
 	}
-	for _, target := range []string{Nginx, "ramjet"} {
+	for i, target := range []string{Nginx, "ramjet"} {
+		r.Idle = append(r.Idle, IdleRecord{Target: target, Seconds: 2, CPUNanos: int64(i) * 1_000_000})
 		r.Syscalls = append(r.Syscalls, SyscallRecord{Target: target, PerToken: map[string]float64{"read": 2, "write": 1, "futex": 0.01}})
 		r.Memory = append(r.Memory,
 			MemoryRecord{Target: target, Streams: HoldReport{Want: 1000, Live: 1000}, BaseBytes: 10e6, RSSBytes: 29e6},
@@ -99,6 +100,26 @@ func TestSyscallFigureNeedsThePace(t *testing.T) {
 	}
 }
 
+// What an idle process uses is taken out of a token by time, from each proxy its own, and is judged by every window.
+func TestIdleFigures(t *testing.T) {
+	t.Parallel()
+	r := sample(1.1, 0)
+	for i := range r.Runs {
+		r.Runs[i].Result.Seconds = 0.2
+	}
+	got := verdicts(r)
+	if f := got["CPU per streamed token, c1, less the idle process's"]; f.Reference != "10.0 us" || f.Candidate != "10.0 us" || f.Verdict != "" {
+		t.Errorf("%+v", f)
+	}
+	if f := got["CPU of the idle process, of one core"]; f.Reference != "0.000 %" || f.Candidate != "0.050 %" || f.Verdict != Met {
+		t.Errorf("%+v", f)
+	}
+	r.Idle = append(r.Idle, IdleRecord{Target: "ramjet", Seconds: 1, CPUNanos: 1_100_000}, IdleRecord{Target: "ramjet", Seconds: 1})
+	if f := verdicts(r)["CPU of the idle process, of one core"]; f.Verdict != NotSeparable || f.Compared != "0.000 .. 0.110 %" {
+		t.Errorf("%+v", f)
+	}
+}
+
 // Where nginx's own cost drowns in noise, a multiple of it says nothing.
 func TestAddedFigureWithoutAReference(t *testing.T) {
 	t.Parallel()
@@ -139,7 +160,27 @@ func TestReportStandsInItsSection(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err = os.ReadFile(raw)
-	if n := strings.Count(string(b), "\n"); err != nil || n != 1+len(r.Runs)+len(r.Syscalls)+len(r.Memory) {
+	if n := strings.Count(string(b), "\n"); err != nil || n != 1+len(r.Runs)+len(r.Idle)+len(r.Syscalls)+len(r.Memory) {
 		t.Errorf("%d lines, %v", n, err)
+	}
+}
+
+// Turns divide a round, they do not lengthen it, and every turn is a pair of its own.
+func TestOneStreamIsMeasuredInTurns(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]plan{"full": fullPlan(7, 9900), "quick": quickPlan(3, 9900)} {
+		sc := p.scenarios[0]
+		pairs := make(map[int]bool)
+		for round := 1; round <= p.rounds; round++ {
+			for turn := range sc.turns {
+				pairs[sc.pair(round, turn)] = true
+			}
+		}
+		if sc.name != scenarioC1 || len(pairs) != 2*p.rounds || sc.spec.Requests*sc.turns > 4 {
+			t.Errorf("%s: %d pairs of %d requests in %d rounds", name, len(pairs), sc.spec.Requests, p.rounds)
+		}
+		if other := p.scenarios[1]; other.pair(3, 0) != 3 {
+			t.Errorf("%s: round 3 is pair %d", name, other.pair(3, 0))
+		}
 	}
 }

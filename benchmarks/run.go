@@ -35,6 +35,8 @@ type Config struct {
 	Seed         uint64
 	Command      string
 	Log          io.Writer
+	// Python makes the environments of rivals that are Python packages, below the folder Tools.
+	Python, Tools string
 }
 
 func (c Config) skips(part string) bool {
@@ -178,11 +180,13 @@ func (b *bench) starters() []starter {
 	return out
 }
 
-// start runs a fresh instance of a proxy.
-func (b *bench) start(s starter) (*target, error) {
+// start runs a fresh instance of a proxy in front of the fake engines.
+func (b *bench) start(s starter) (*target, error) { return b.startBefore(s, b.engineAddresses()) }
+
+func (b *bench) startBefore(s starter, engines []string) (*target, error) {
 	dir, err := os.MkdirTemp(b.dir, "proxy-")
 	if err != nil {
 		return nil, err
 	}
-	return s(dir, b.engineAddresses())
+	return s(dir, engines)
 }

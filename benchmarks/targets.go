@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,8 +42,8 @@ type starter func(dir string, engines []string) (*target, error)
 // nginxWorkers is the number of cores of the machines that this is run on, as `worker_processes auto` would choose.
 const nginxWorkers = 2
 
-// nginxConf is nginx as a careful operator sets it up in front of vLLM: no buffering, keep-alive to the engines with an
-// idle time below uvicorn's 5 s, no access log.
+// nginxConf is nginx as a careful operator sets it up in front of vLLM: no buffering of answers, prompts kept in memory
+// instead of a file, keep-alive to the engines with an idle time below uvicorn's 5 s, no access log.
 const nginxConf = `%[1]sdaemon off;
 worker_processes %[2]d;
 worker_rlimit_nofile %[3]d;
@@ -57,7 +58,7 @@ http {
   uwsgi_temp_path %[4]s/uwsgi;
   scgi_temp_path %[4]s/scgi;
   client_max_body_size 64m;
-  client_body_buffer_size 64k;
+  client_body_buffer_size 4m;
   keepalive_requests 1000000000;
   upstream engines {
 %[5]s    keepalive 512;
@@ -123,6 +124,11 @@ func (t *target) settle(ready func() bool) (*target, error) {
 
 // ramjetStarter runs the built binary with its defaults: log, metrics and leases on.
 func ramjetStarter(binary, name string, extra ...string) starter {
+	return ramjetBefore(nil, binary, name, extra...)
+}
+
+// ramjetBefore is ramjetStarter with more keys for the engines, like ",events=off", by their order and around again.
+func ramjetBefore(keys []string, binary, name string, extra ...string) starter {
 	return func(dir string, engines []string) (*target, error) {
 		ports := filepath.Join(dir, "ports")
 		if err := os.RemoveAll(ports); err != nil {
@@ -131,6 +137,9 @@ func ramjetStarter(binary, name string, extra ...string) starter {
 		argv := []string{binary, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--port-file", ports}
 		for i, e := range engines {
 			argv = append(argv, "--engine", fmt.Sprintf("%c=http://%s", 'a'+i, e))
+			if len(keys) > 0 {
+				argv[len(argv)-1] += keys[i%len(keys)]
+			}
 		}
 		p, err := startProcess(dir, name, append(argv, extra...)...)
 		if err != nil {
@@ -163,15 +172,19 @@ func readPorts(name string) (public, admin string) {
 	return public, admin
 }
 
-// commandStarter runs any proxy: {listen}, {a}, {b} and {dir} in the words of command are replaced by the address to
-// listen on, the two engines and a folder for files.
+// commandStarter runs any proxy: {listen}, {port}, {a}, {b} and {dir} in the words of command are replaced by the address
+// to listen on, its port alone, the two engines and a folder for files.
 func commandStarter(command, name string) starter {
 	return func(dir string, engines []string) (*target, error) {
 		address, err := freePort()
 		if err != nil {
 			return nil, err
 		}
-		words := []string{"{listen}", address, "{dir}", dir}
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		words := []string{"{listen}", address, "{port}", port, "{dir}", dir}
 		for i, e := range engines {
 			words = append(words, fmt.Sprintf("{%c}", 'a'+i), e)
 		}

@@ -1,8 +1,10 @@
-// Command streambench measures what Ramjet costs a token stream, against nginx and against no proxy at all. It starts
-// its own fake engines and load generators (itself, in other modes), the reference and the candidate, and writes a
-// section of benchmarks/RESULTS.md and the raw records beside it.
+// Command streambench measures what Ramjet costs a token stream, against nginx and against no proxy at all, or with
+// -side every subject beside every rival that can be had. It starts its own engines and load generators (itself, in
+// other modes), the reference and the candidate, and writes a section of benchmarks/RESULTS.md and the raw records
+// beside it. It measures; what the figures mean for a change is left to people.
 //
 //	go run ./benchmarks/cmd/streambench -binary ./ramjet -out benchmarks/RESULTS.md
+//	go run ./benchmarks/cmd/streambench -side -quick -binary ./ramjet -out benchmarks/RESULTS.md
 package main
 
 import (
@@ -36,20 +38,29 @@ func run(args []string) error {
 		switch args[0] {
 		case benchmarks.ModeEngine, benchmarks.ModeLoad, benchmarks.ModeHold:
 			return benchmarks.Child(args[0], args[1:], os.Stdin, os.Stdout)
+		case benchmarks.ModeReverseProxy:
+			if len(args) < 3 {
+				return errors.New("reverseproxy needs the address to listen on and the engines")
+			}
+			return benchmarks.ReverseProxy(args[1], args[2:])
 		}
 	}
 	fs := flag.NewFlagSet("streambench", flag.ContinueOnError)
 	cfg := benchmarks.Config{Log: os.Stdout}
 	fs.StringVar(&cfg.Binary, "binary", "./ramjet", "built ramjet to measure")
 	relay := fs.String("relay", "", "relay of ramjet: verbatim or stream (default: ramjet's own)")
-	fs.StringVar(&cfg.CandidateCommand, "candidate-cmd", "", "measure this proxy instead of ramjet; {listen} {a} {b} {dir} are filled in")
+	fs.StringVar(&cfg.CandidateCommand, "candidate-cmd", "", "measure this proxy instead of ramjet; {listen} {port} {a} {b} {dir} are filled in")
 	candidate := fs.String("candidate", "ramjet", "ramjet, or nginx: a second nginx, which shows the noise of the method")
 	fs.BoolVar(&cfg.HAProxy, "haproxy", false, "measure HAProxy as well if it is installed")
 	fs.BoolVar(&cfg.Quick, "quick", false, "smoke test in less than two minutes")
 	fs.IntVar(&cfg.Rounds, "rounds", 0, "rounds (default 7, with -quick 3)")
-	skip := fs.String("skip", "", "parts to leave out: streams,syscalls,memory")
+	side := fs.Bool("side", false, "measure every subject beside every rival")
+	fs.StringVar(&cfg.Python, "python", "python3", "with -side: makes the environments of rivals that are Python packages")
+	fs.StringVar(&cfg.Tools, "tools", ".tools", "with -side: the folder of those environments")
+	skip := fs.String("skip", "", "parts to leave out: streams,syscalls,memory; with -side also prompts,corpora,owner,mixed,route")
 	fs.StringVar(&cfg.Out, "out", "", "Markdown file whose section is replaced; raw records go to results/ beside it")
 	fs.Uint64Var(&cfg.Seed, "seed", uint64(time.Now().UnixNano()), "seed of the random order")
+	profile := fs.String("profile", "", "measure nothing; write a CPU profile of the loads to this file, for the compiler")
 	strict := fs.Bool("strict", false, "exit 1 if a bound is not met")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -84,6 +95,12 @@ func run(args []string) error {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *profile != "" {
+		return benchmarks.Profile(ctx, cfg, *profile)
+	}
+	if *side {
+		return benchmarks.Side(ctx, cfg)
+	}
 	ok, err := benchmarks.Run(ctx, cfg)
 	if err == nil && !ok && *strict {
 		return errBounds
