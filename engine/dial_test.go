@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -112,20 +113,24 @@ func answerName(q []byte, addrs []netip.Addr) []byte {
 }
 
 // TestBlackHoledFirstAddress: the other address family is tried after a short
-// head start, so that a new connection costs less than 300 ms.
+// head start, so that a new connection costs less than 300 ms on a machine that
+// has time for it.
 func TestBlackHoledFirstAddress(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t)
 	good := p.ln.Addr().(*net.TCPAddr).AddrPort()
 	bad := hole(t, netip.AddrPortFrom(netip.IPv6Loopback(), good.Port()))
-	e := p.engine(t, func(o *Options) { o.URL.Host = fmt.Sprintf("engine.test:%d", good.Port()) })
+	e := p.engine(t, func(o *Options) { o.URL.Host, o.Dial = fmt.Sprintf("engine.test:%d", good.Port()), time.Minute })
 	e.pool.dialer.Resolver = names(t, bad.Addr(), good.Addr())
+	if d := e.pool.dialer.FallbackDelay; d <= 0 || d > 200*time.Millisecond {
+		t.Errorf("the other family waits for %v", d)
+	}
 	began := time.Now()
 	c, err := e.Pool().Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(began); d > 300*time.Millisecond {
+	if d := time.Since(began); d > patience {
 		t.Errorf("took %v", d)
 	}
 	if got := c.RemoteAddr().(*net.TCPAddr).AddrPort(); got != good {
@@ -164,8 +169,8 @@ func TestDialLimit(t *testing.T) {
 	if d := time.Since(began); err == nil || d < 50*time.Millisecond || d > 5*time.Second {
 		t.Errorf("took %v, %v", d, err)
 	}
-	if Refused(err) {
-		t.Error("a dropped packet is taken for a refusal")
+	if Refused(err) || !DialLate(err) {
+		t.Errorf("a dropped packet is taken for a refusal, or not for our limit: %v", err)
 	}
 	if got := at(0).Settings().Dial; got != time.Second {
 		t.Errorf("the default is %v", got)
@@ -180,6 +185,37 @@ func TestDialLimit(t *testing.T) {
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if _, err := at(time.Minute).Pool().Dial(ctx); err == nil {
 		t.Error("dialled a hole")
+	}
+}
+
+// TestRefusalHidesNoTimeOut: of two addresses one refuses at once and the other
+// swallows packets. The limit ended the dial, and it must not count as a
+// refusal, which would put the engine down.
+func TestRefusalHidesNoTimeOut(t *testing.T) {
+	t.Parallel()
+	bad := hole(t, netip.MustParseAddrPort("127.0.0.1:0"))
+	e := New(Options{Name: "a", Dial: 100 * time.Millisecond, URL: &url.URL{Scheme: "http", Host: fmt.Sprintf("engine.test:%d", bad.Port())}})
+	for _, p := range []*Pool{e.pool, e.checks} {
+		p.dialer.Resolver = names(t, netip.MustParseAddr("127.0.0.9"), bad.Addr()) // nobody listens at the first
+	}
+	_, err := e.Pool().Dial(t.Context())
+	if Refused(err) || !DialLate(err) {
+		t.Errorf("got %v", err)
+	}
+	var op *net.OpError
+	_, _, err = e.Get(t.Context(), "/health", 10)
+	if Refused(err) || !DialLate(err) || !errors.As(err, &op) || op.Op != "dial" {
+		t.Errorf("a check got %v", err)
+	}
+}
+
+// TestSystemsTimeOutIsNotOurs: without a limit the system gives up some day,
+// and that is the engine's failure.
+func TestSystemsTimeOutIsNotOurs(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("cannot connect: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ETIMEDOUT)})
+	if DialLate(err) {
+		t.Error("a time-out of the system's is taken for the dial limit")
 	}
 }
 

@@ -6,7 +6,6 @@
 package engine
 
 import (
-	"net/http"
 	"net/netip"
 	"net/url"
 	"sync/atomic"
@@ -63,13 +62,14 @@ type Engine struct {
 	state  stateWord
 	trust  atomic.Pointer[TrustStatus]
 	models atomic.Pointer[Models]
+	accept atomic.Bool // its port took the last check's connection
 
 	bytesIn    atomic.Uint64 // bytes received on request connections
 	lastFinish atomic.Int64  // when the last request ended well, in nanoseconds since born
 	born       time.Time     // with a monotonic reading: a jump of the wall clock must eject nobody
 
 	pool    *Pool
-	asker   *http.Transport // of Get
+	checks  *Pool // of Get and Post
 	flights flightSet
 }
 
@@ -80,8 +80,9 @@ func New(o Options) *Engine {
 	e.SetSettings(Settings{Profile: o.Profile, APIKey: o.APIKey, InFlight: o.InFlight, Dial: o.Dial, GPUs: o.GPUs, SlowStart: o.SlowStart})
 	e.state.set(Status{State: telemetry.StateDown, Reason: "not checked yet", Since: time.Now()})
 	e.SetTrust(telemetry.TrustBlind, "no events")
-	e.pool = newPool(e)
-	e.asker = e.newAsker()
+	e.pool = newPool(e, true)
+	// Checks come for ever: a timer of their pool would wake an idle Ramjet for nothing.
+	e.checks = newPool(e, false)
 	return e
 }
 
@@ -99,7 +100,7 @@ func (e *Engine) SetSettings(s Settings) {
 // Close drops every idle connection to the engine.
 func (e *Engine) Close() {
 	e.pool.Close()
-	e.asker.CloseIdleConnections()
+	e.checks.Close()
 }
 
 // Status returns the engine's present state with its reason and age.
@@ -120,6 +121,13 @@ func (e *Engine) Models() *Models { return e.models.Load() }
 
 // SetModels replaces the list. Only package probe may call it.
 func (e *Engine) SetModels(m *Models) { e.models.Store(m) }
+
+// Accepts reports whether the engine's port took the last check's connection.
+func (e *Engine) Accepts() bool { return e.accept.Load() }
+
+// SetAccepts notes whether the port took a connection. Only package probe may
+// call it.
+func (e *Engine) SetAccepts(ok bool) { e.accept.Store(ok) }
 
 // AddBytesIn counts bytes received on a request connection: the sign of life
 // that tells a busy engine from a frozen one.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type Pool struct {
 	engine *Engine
 	dialer net.Dialer
 	tls    *tls.Config // nil for http
+	reaps  bool        // aged connections are dropped when they have aged, not when the next is wanted
 
 	open atomic.Int64 // connections in use or idle
 
@@ -35,8 +37,8 @@ type Pool struct {
 	reaping bool // a timer that will drop aged connections is set
 }
 
-func newPool(e *Engine) *Pool {
-	p := &Pool{engine: e}
+func newPool(e *Engine, reaps bool) *Pool {
+	p := &Pool{engine: e, reaps: reaps}
 	// Fallback to the other address family starts at once after a short
 	// head start, so a black-holed first address costs a new connection less
 	// than 300 ms (RFC 8305 section 5).
@@ -133,7 +135,7 @@ func (p *Pool) permit(_, address string, _ syscall.RawConn) error {
 func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
 	nc, err := p.dialer.DialContext(ctx, "tcp", p.engine.Address())
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect: %w", err)
+		return nil, fmt.Errorf("cannot connect: %w", inTime(ctx, err))
 	}
 	if p.tls == nil {
 		return nc, nil
@@ -144,6 +146,17 @@ func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("cannot agree on TLS: %w", err)
 	}
 	return tc, nil
+}
+
+// inTime puts the passing of ctx's deadline in the place of an error that hides
+// it: of several addresses the dialer tells how the first one failed, and one
+// that refused says nothing of another that was still being tried.
+func inTime(ctx context.Context, err error) error {
+	// The context's own timer may tell later than the socket's.
+	if at, limited := ctx.Deadline(); limited && !time.Now().Before(at) && !DialLate(err) {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+	}
+	return err
 }
 
 // Put gives a connection back for reuse. The caller must have read its answer
@@ -157,15 +170,22 @@ func (p *Pool) Put(c *Conn) {
 		return
 	}
 	p.idle = append(p.idle, c)
-	if !p.reaping {
-		p.reaping = true
-		time.AfterFunc(IdleLimit/2, p.reap)
-	}
+	p.reapLaterLocked(c.idleSince)
 	p.mu.Unlock()
 }
 
-// reap closes connections that aged or that the engine closed, and runs again
-// only while there is something left to watch: an idle Ramjet sets no timer.
+// reapLaterLocked sets a timer for when the oldest connection has aged, but
+// not for too soon: an idle Ramjet sets few timers, and none without
+// connections.
+func (p *Pool) reapLaterLocked(now time.Time) {
+	if !p.reaps || p.reaping || len(p.idle) == 0 {
+		return
+	}
+	p.reaping = true
+	time.AfterFunc(max(IdleLimit-now.Sub(p.idle[0].idleSince), IdleLimit/2), p.reap)
+}
+
+// reap closes connections that aged or that the engine closed.
 func (p *Pool) reap() {
 	var dead []*Conn
 	now := time.Now()
@@ -180,10 +200,8 @@ func (p *Pool) reap() {
 	}
 	clear(p.idle[len(kept):])
 	p.idle = kept
-	p.reaping = len(kept) > 0
-	if p.reaping {
-		time.AfterFunc(IdleLimit/2, p.reap)
-	}
+	p.reaping = false
+	p.reapLaterLocked(now)
 	p.mu.Unlock()
 	for _, c := range dead {
 		_ = c.Close()
@@ -218,6 +236,19 @@ func (p *Pool) Close() {
 // Refused reports whether err means that nothing listens at the address: the
 // one failure of which it is certain that no request was seen.
 func Refused(err error) bool { return errors.Is(err, errRefused) }
+
+// Starved reports whether a Dial failed for want of descriptors or memory, which
+// are Ramjet's own: nothing was asked of the engine.
+func Starved(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
+}
+
+// DialLate reports whether a Dial ended because its limit, or its caller's,
+// passed: our own deadline, which says nothing of the engine. A time-out of the
+// system's is none of ours.
+func DialLate(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
 
 // Address returns host:port with the scheme's default port filled in.
 func (e *Engine) Address() string {

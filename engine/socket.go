@@ -38,30 +38,3 @@ func (s *Socket) Init(nc net.Conn, rc syscall.RawConn) {
 // Raw returns what gives access to the descriptor, nil when only plain reads
 // and writes are possible.
 func (s *Socket) Raw() syscall.RawConn { return s.rc }
-
-// Quiet returns nc with reads and writes by Socket, for code that wants a
-// connection of its own, such as net/http for the checks of an engine: with
-// ordinary calls every check wakes the monitor thread, which then costs about
-// as much as the check. One goroutine may read while another writes. A
-// connection whose bytes are not those of its socket is returned as it is.
-func Quiet(nc net.Conn) (net.Conn, error) {
-	rc, err := RawConn(nc)
-	if err != nil || rc == nil {
-		return nc, err
-	}
-	c := &quietConn{Conn: nc}
-	c.in.Init(nc, rc)
-	c.out.Init(nc, rc)
-	return c, nil
-}
-
-type quietConn struct {
-	net.Conn
-	in, out Socket
-}
-
-// Read implements net.Conn.
-func (c *quietConn) Read(p []byte) (int, error) { return c.in.Read(p) }
-
-// Write implements net.Conn.
-func (c *quietConn) Write(p []byte) (int, error) { return c.out.Write(p) }

@@ -2,12 +2,9 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -205,82 +202,5 @@ func TestWriteToAClosedPeerRaisesNoSignal(t *testing.T) {
 	})
 	if n, err := c.Socket.Write(nil); n != 0 || err != nil {
 		t.Errorf("an empty write: %d, %v", n, err)
-	}
-}
-
-// TestQuietServesNetHTTP: requests and answers of many sizes pass on one
-// connection, and deadlines and the other side's end are told as net does.
-func TestQuietServesNetHTTP(t *testing.T) {
-	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/late" {
-			<-r.Context().Done()
-			return
-		}
-		b, _ := io.ReadAll(r.Body) // before the answer, as net/http wants it
-		_, _ = w.Write(b)
-	}))
-	t.Cleanup(srv.Close)
-	var dials atomic.Int32
-	tr := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials.Add(1)
-		nc, err := new(net.Dialer).DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return Quiet(nc)
-	}}
-	t.Cleanup(tr.CloseIdleConnections)
-	c := http.Client{Transport: tr}
-	for _, size := range []int{0, 1, 1000, 100_000, 3 << 20} {
-		body := bytes.Repeat([]byte("x"), size)
-		resp, err := c.Post(srv.URL, "text/plain", bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if err != nil || !bytes.Equal(got, body) {
-			t.Errorf("%d bytes came back as %d, %v", size, len(got), err)
-		}
-	}
-	if n := dials.Load(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/late", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp, err := c.Do(req); !errors.Is(err, context.DeadlineExceeded) {
-		_ = resp.Body.Close()
-		t.Errorf("late: %v", err)
-	}
-}
-
-// TestQuietLimits: deadlines are net's, the end is io.EOF, and what has no
-// socket of its own stays as it is.
-func TestQuietLimits(t *testing.T) {
-	t.Parallel()
-	conn, other := pair(t, false)
-	c, err := Quiet(conn.Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("read: %v", err)
-	}
-	_ = c.SetReadDeadline(time.Time{})
-	_ = other.Close()
-	if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		t.Errorf("at the end: %d, %v", n, err)
-	}
-	a, b := net.Pipe()
-	defer a.Close()
-	defer b.Close()
-	if c, err := Quiet(a); c != a || err != nil {
-		t.Errorf("a pipe became %T, %v", c, err)
 	}
 }

@@ -78,6 +78,63 @@ func TestRowAnyToDown(t *testing.T) {
 	}
 }
 
+// then loses an engine twice.
+func then(first, second func(r *rig, f *fake)) func(r *rig, f *fake) {
+	return func(r *rig, f *fake) {
+		first(r, f)
+		time.Sleep(70 * time.Second)
+		second(r, f)
+	}
+}
+
+// another is a new process at the same address, itself the old one again.
+func another(_ *rig, f *fake) { f.set(func(f *fake) { f.mode, f.start = "ok", 200 }) }
+func itself(_ *rig, f *fake)  { f.set(func(f *fake) { f.mode = "ok" }) }
+
+// TestLostWhileDraining: an operator drains an engine and its process is
+// replaced, which is what draining is for.
+func TestLostWhileDraining(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *rig, f *fake){
+		"refused":               losses["check refused"],
+		"refused by a request":  losses["request refused"],
+		"another":               another,
+		"refused, then another": then(losses["check refused"], another),
+	} {
+		lost := 0
+		bubble(t, func(o *Options) { o.Lost = func(*engine.Engine, string) { lost++ } }, []string{"a"}, nil, func(t *testing.T, r *rig) {
+			time.Sleep(5 * time.Second)
+			brought(t, r, draining)
+			end(r, r.fakes["a"])
+			time.Sleep(70 * time.Second)
+			r.is(t, "a", draining)
+			if lost != 1 {
+				t.Errorf("%s: told %d times that the cache is lost, want once", name, lost)
+			}
+		})
+	}
+}
+
+// TestNeverServedIsNotLost: what never answered held nothing.
+func TestNeverServedIsNotLost(t *testing.T) {
+	t.Parallel()
+	lost := 0
+	bubble(t, func(o *Options) { o.Lost = func(*engine.Engine, string) { lost++ } }, []string{"a"}, func(r *rig) { r.fakes["a"].mode = "refused" }, func(t *testing.T, r *rig) {
+		r.Outcome(r.fakes["a"].e, engine.OutcomeRefused, "test")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if lost != 0 {
+			t.Errorf("told %d times that the cache of nothing is lost", lost)
+		}
+		r.Outcome(r.fakes["a"].e, engine.OutcomeOK, "") // failing open, it served
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if lost != 1 {
+			t.Errorf("told %d times that the cache is lost, want once", lost)
+		}
+	})
+}
+
 // TestRowRestartClears: a restart, told or seen by the start time, and a port
 // that refuses say that the cache is lost; other ways down do not.
 func TestRowRestartClears(t *testing.T) {
@@ -91,6 +148,16 @@ func TestRowRestartClears(t *testing.T) {
 		"refused":    {losses["check refused"], true},
 		"503":        {losses["answers 503"], false},
 		"frozen":     {losses["frozen"], false},
+
+		// A process may die, or be followed by another, while its engine is out.
+		"503, then refused":              {then(losses["answers 503"], losses["check refused"]), true},
+		"503, then refused by a request": {then(losses["answers 503"], losses["request refused"]), true},
+		"503, then another":              {then(losses["answers 503"], another), true},
+		"503, then itself":               {then(losses["answers 503"], itself), false},
+		"frozen, then refused":           {then(losses["frozen"], losses["check refused"]), true},
+		"frozen, then another":           {then(losses["frozen"], another), true},
+		"refused, then another":          {then(losses["check refused"], another), true},
+		"told, then another":             {then(losses["sequence went back"], another), true},
 	} {
 		lost := 0
 		bubble(t, func(o *Options) { o.Lost = func(*engine.Engine, string) { lost++ } }, []string{"a"}, nil, func(t *testing.T, r *rig) {

@@ -23,7 +23,7 @@ type fake struct {
 	e *engine.Engine
 
 	mu      sync.Mutex // guards the following
-	mode    string     // ok, refused, late, or a status such as 503
+	mode    string     // ok, refused, late, unreachable, unnamed, starved, reset, page, or a status such as 503
 	tokens  float64    // < 0: no metrics page
 	start   float64
 	models  string
@@ -57,6 +57,12 @@ func (f *fake) get(ctx context.Context, path string) (int, []byte, error) {
 	switch f.mode {
 	case "refused":
 		return 0, nil, fmt.Errorf("cannot connect: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
+	case "unreachable":
+		return 0, nil, fmt.Errorf("cannot connect: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)})
+	case "starved":
+		return 0, nil, fmt.Errorf("cannot connect: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)})
+	case "unnamed":
+		return 0, nil, fmt.Errorf("cannot connect: %w", &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "a", IsNotFound: true}})
 	case "reset":
 		return 0, nil, fmt.Errorf("cannot read: %w", syscall.ECONNRESET)
 	case "late":
@@ -64,6 +70,8 @@ func (f *fake) get(ctx context.Context, path string) (int, []byte, error) {
 		<-ctx.Done()
 		f.mu.Lock()
 		return 0, nil, fmt.Errorf("cannot ask: %w", ctx.Err())
+	case "page":
+		return 0, nil, fmt.Errorf("malformed HTTP response %q", strings.Repeat("é", 30<<10))
 	case "503":
 		return 503, nil, nil
 	}
@@ -106,7 +114,7 @@ func newRig(t *testing.T, change func(o *Options), names ...string) *rig {
 	o := Defaults()
 	o.Log = r.l
 	o.Metrics = telemetry.NewMetrics("v", "g")
-	o.Get = func(ctx context.Context, e *engine.Engine, path string, _ int64) (int, []byte, error) {
+	o.Get = func(ctx context.Context, e *engine.Engine, path string, _ []byte, _ int64) (int, []byte, error) {
 		return r.fakes[e.Name].get(ctx, path)
 	}
 	o.Trial = func(_ context.Context, e *engine.Engine) error {

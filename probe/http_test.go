@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -57,6 +58,45 @@ func TestTrialAgainstARealServer(t *testing.T) {
 		}
 		if e.Pool().Open() != 0 {
 			t.Error("the trial's connection is still open")
+		}
+	}
+}
+
+// TestTrialOfOtherEngines: one that generates nothing is asked for an
+// embedding, and a key that is missing is told apart from a failure.
+func TestTrialOfOtherEngines(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		completion, embedding int
+		good, refused         bool
+	}{
+		{404, 200, true, false},
+		{400, 200, true, false},
+		{501, 200, true, false},
+		{404, 404, false, true},
+		{400, 500, false, false},
+		{401, 200, false, true}, // where it wants a key there is no need to ask for more
+		{403, 200, false, true},
+		{500, 200, false, false},
+		{503, 200, false, false},
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			switch {
+			case r.URL.Path == "/v1/completions":
+				w.WriteHeader(c.completion)
+			case r.URL.Path == "/v1/embeddings" && string(body) == `{"input":"1","model":"m"}`:
+				w.WriteHeader(c.embedding)
+			default:
+				t.Errorf("%s got %s", r.URL.Path, body)
+			}
+		}))
+		e := engineAt(t, srv.URL)
+		e.SetModels(engine.NewModels([]string{"m"}, [][]byte{[]byte("{}")}, nil))
+		err := tryCompletion(t.Context(), e)
+		srv.Close()
+		if (err == nil) != c.good || errors.Is(err, ErrTrialRefused) != c.refused {
+			t.Errorf("completion %d, embedding %d: %v", c.completion, c.embedding, err)
 		}
 	}
 }

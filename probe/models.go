@@ -22,7 +22,7 @@ func (m *Monitor) readModels(ctx context.Context, w *watch) {
 	}
 	cctx, cancel := context.WithTimeout(ctx, m.tuning.Load().Timeout)
 	defer cancel()
-	status, body, err := m.o.Get(cctx, w.e, "/v1/models", maxModels)
+	status, body, err := m.o.Get(cctx, w.e, "/v1/models", nil, maxModels)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("cannot read /v1/models: it answered %d", status)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +14,8 @@ import (
 )
 
 // Getter asks an engine for a path and returns at most limit bytes of the
-// body, as engine.Engine.Get does.
-type Getter func(ctx context.Context, e *engine.Engine, path string, limit int64) (status int, body []byte, err error)
+// body, in the room of into, as engine.Engine.GetInto does.
+type Getter func(ctx context.Context, e *engine.Engine, path string, into []byte, limit int64) (status int, body []byte, err error)
 
 // Tuning is what can be changed while a Monitor runs.
 type Tuning struct {
@@ -30,7 +31,7 @@ type Options struct {
 
 	Log     *telemetry.Log     // nil = silent
 	Metrics *telemetry.Metrics // nil = a set that nobody reads
-	Get     Getter             // nil = engine.Engine.Get
+	Get     Getter             // nil = engine.Engine.GetInto
 
 	// Lost is told when an engine's process is a new one or gone: whatever
 	// it held in its cache is lost. It is called outside every lock. nil =
@@ -43,7 +44,8 @@ type Options struct {
 	// Trial sends one small request of Ramjet's own and reports whether it
 	// finished. nil = one completion of one token. A suspect engine gets no
 	// client's request while another is usable, so without it the finished
-	// request that clears the suspicion would never come.
+	// request that clears the suspicion would never come. ErrTrialRefused says
+	// that the engine answered it, and that only a client's would finish.
 	Trial func(ctx context.Context, e *engine.Engine) error
 }
 
@@ -89,8 +91,8 @@ func New(o Options, engines []*engine.Engine) *Monitor {
 		o.Metrics = telemetry.NewMetrics("", "")
 	}
 	if o.Get == nil {
-		o.Get = func(ctx context.Context, e *engine.Engine, path string, limit int64) (int, []byte, error) {
-			return e.Get(ctx, path, limit)
+		o.Get = func(ctx context.Context, e *engine.Engine, path string, into []byte, limit int64) (int, []byte, error) {
+			return e.GetInto(ctx, path, into, limit)
 		}
 	}
 	if o.Trial == nil {
@@ -217,15 +219,33 @@ func (m *Monitor) order(name string, k kind) error {
 // apply runs the rules for one event and publishes what they changed. It
 // reports whether the state is another one.
 func (m *Monitor) apply(w *watch, ev event) bool {
+	ev.detail = brief(ev.detail)
 	m.mu.Lock()
+	served := w.h.served
 	changed := m.applyLocked(w, ev)
-	reason := w.h.reason
 	m.mu.Unlock()
-	gone := changed && (ev.kind == requestRefused || ev.kind == checkRefused)
-	if m.o.Lost != nil && (gone || ev.kind == restarted) {
-		m.o.Lost(w.e, reason)
+	if m.o.Lost == nil {
+		return changed
+	}
+	switch ev.kind { //nolint:exhaustive // the rest lose nothing
+	case checkRefused, requestRefused:
+		if served { // in whatever state: one that is down or draining may die too
+			m.o.Lost(w.e, reasonRefused)
+		}
+	case restarted:
+		m.o.Lost(w.e, reasonRestarted+ev.detail)
 	}
 	return changed
+}
+
+// longestDetail bounds what a state's reason repeats of an engine's own words.
+const longestDetail = 200
+
+func brief(detail string) string {
+	if len(detail) <= longestDetail {
+		return detail
+	}
+	return strings.ToValidUTF8(detail[:longestDetail], "") + ".."
 }
 
 func (m *Monitor) applyLocked(w *watch, ev event) bool {
@@ -233,7 +253,7 @@ func (m *Monitor) applyLocked(w *watch, ev event) bool {
 	old := w.h
 	now := time.Now()
 	w.h = next(m.tuning.Load().Rules, old, ev, now)
-	w.blemished.Store(w.h.own > 0 || w.h.state == telemetry.StateSuspect)
+	w.blemished.Store(w.h.own > 0 || !w.h.served || w.h.state == telemetry.StateSuspect)
 	if w.h.reason != old.reason || w.h.state != old.state {
 		w.e.SetState(w.h.state, w.h.reason)
 	}

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"ramjet/engine"
+	"ramjet/lease"
+	"ramjet/radix"
+	"ramjet/route"
 	"ramjet/telemetry"
 )
 
@@ -127,113 +130,6 @@ func TestAnsweredErrorsFence(t *testing.T) {
 	}
 }
 
-// TestFrozenEngine is row 22: SIGSTOP. Nothing answers, no byte comes; the
-// engine goes down and everything that waits for it is told.
-func TestFrozenEngine(t *testing.T) {
-	t.Parallel()
-	bubble(t, nil, []string{"a"}, nil, func(t *testing.T, r *rig) {
-		s := &stream{prefill: true}
-		a := r.fakes["a"].e
-		a.Enter(s)
-		defer a.Leave(s)
-		r.fakes["a"].set(func(f *fake) { f.mode = "late" })
-		r.until(t, "a", suspects, time.Minute)
-		if d := r.until(t, "a", down, 2*time.Minute); d < 40*time.Second {
-			t.Errorf("frozen after only %s more", d)
-		}
-		if got := s.ended(); len(got) != 1 || got[0] != telemetry.EndEngineStalled {
-			t.Errorf("the attempt was told %v", got)
-		}
-		if !r.Accepts(a) {
-			t.Error("a frozen engine's port still takes connections")
-		}
-		r.fakes["a"].set(func(f *fake) { f.mode = "ok" })
-		r.until(t, "a", warming, 5*time.Second)
-	})
-}
-
-func TestBytesAreASignOfLife(t *testing.T) {
-	t.Parallel()
-	bubble(t, nil, []string{"a"}, nil, func(t *testing.T, r *rig) {
-		s := &stream{}
-		a := r.fakes["a"].e
-		a.Enter(s)
-		defer a.Leave(s)
-		r.fakes["a"].set(func(f *fake) { f.mode = "late" })
-		for range 60 {
-			a.AddBytesIn(10)
-			s.move()
-			time.Sleep(5 * time.Second)
-		}
-		r.is(t, "a", suspects)
-		if got := s.ended(); len(got) != 0 {
-			t.Errorf("a living stream was told %v", got)
-		}
-	})
-}
-
-func TestFrozenWhileDraining(t *testing.T) {
-	t.Parallel()
-	bubble(t, nil, []string{"a"}, nil, func(t *testing.T, r *rig) {
-		s := &stream{}
-		r.fakes["a"].e.Enter(s)
-		defer r.fakes["a"].e.Leave(s)
-		if err := r.Drain("a"); err != nil {
-			t.Fatal(err)
-		}
-		r.fakes["a"].set(func(f *fake) { f.mode = "late" })
-		time.Sleep(70 * time.Second)
-		r.is(t, "a", draining)
-		if len(s.ended()) == 0 {
-			t.Error("the stream of a frozen draining engine hangs")
-		}
-	})
-}
-
-// TestStalledEngine is row 34 and the case of a live /health before a dead
-// scheduler.
-func TestStalledEngine(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		tokens float64
-		each   func(r *rig, s *stream)
-		want   telemetry.State
-	}{
-		"nothing moves":              {5, func(*rig, *stream) {}, suspects},
-		"no metrics page":            {-1, func(*rig, *stream) {}, suspects},
-		"the stream moves":           {5, func(_ *rig, s *stream) { s.move() }, ready},
-		"the engine's counter moves": {5, func(r *rig, _ *stream) { r.fakes["a"].set(func(f *fake) { f.tokens++ }) }, ready},
-		"it is still in its prefill": {5, func(_ *rig, s *stream) { s.setPrefill() }, ready},
-		"bytes come but not a token": {5, func(r *rig, _ *stream) { r.fakes["a"].e.AddBytesIn(14) }, suspects},
-	} {
-		bubble(t, nil, []string{"a"}, func(r *rig) { r.fakes["a"].tokens = c.tokens }, func(t *testing.T, r *rig) {
-			r.fakes["a"].set(func(f *fake) { f.trial = errors.New("dead") })
-			s := &stream{}
-			a := r.fakes["a"].e
-			a.Enter(s)
-			for range 55 {
-				c.each(r, s)
-				time.Sleep(time.Second)
-			}
-			r.is(t, "a", ready)
-			for range 12 {
-				c.each(r, s)
-				time.Sleep(time.Second)
-			}
-			synctest.Wait()
-			if got := a.State(); got != c.want {
-				t.Errorf("%s: %s (%s), want %s", name, got, a.Status().Reason, c.want)
-			}
-			if len(s.ended()) != 0 {
-				t.Errorf("%s: a stalled engine's streams are not ours to end", name)
-			}
-			a.Leave(s)
-			time.Sleep(time.Minute)
-			r.is(t, "a", c.want) // good checks alone restore nothing
-		})
-	}
-}
-
 func TestSuspectRecoversByATrial(t *testing.T) {
 	t.Parallel()
 	bubble(t, nil, []string{"a", "b"}, nil, func(t *testing.T, r *rig) {
@@ -254,6 +150,31 @@ func TestSuspectRecoversByATrial(t *testing.T) {
 			t.Errorf("a healthy engine got %d trials", n)
 		}
 	})
+}
+
+// TestSuspectThatRefusesTrials: an engine whose key only clients have answers
+// 401. That is enough where its checks had timed out; one that gave a request
+// up, or stood still, has to finish a real one.
+func TestSuspectThatRefusesTrials(t *testing.T) {
+	t.Parallel()
+	for _, why := range []string{"checks timed out", "aborted"} {
+		bubble(t, nil, []string{"a", "b"}, nil, func(t *testing.T, r *rig) {
+			a := r.fakes["a"]
+			a.set(func(f *fake) { f.trial = fmt.Errorf("401: %w", ErrTrialRefused) })
+			if why == "aborted" {
+				r.Outcome(a.e, engine.OutcomeAborted, "finish_reason abort")
+				time.Sleep(2 * time.Minute)
+				r.is(t, "a", suspects)
+				r.Outcome(a.e, engine.OutcomeOK, "")
+				r.is(t, "a", ready)
+				return
+			}
+			a.set(func(f *fake) { f.mode = "late" })
+			r.until(t, "a", suspects, time.Minute)
+			a.set(func(f *fake) { f.mode = "ok" })
+			r.until(t, "a", ready, time.Minute)
+		})
+	}
 }
 
 func TestSuspectRecoversByARealRequest(t *testing.T) {
@@ -495,6 +416,7 @@ func TestHealthView(t *testing.T) {
 		{[]telemetry.State{ready, down}, []bool{true, false}, "degraded"},
 		{[]telemetry.State{ready, draining}, []bool{true, true}, "degraded"},
 		{[]telemetry.State{suspects, suspects}, []bool{true, true}, "degraded"},
+		{[]telemetry.State{suspects, down}, []bool{false, false}, "degraded"}, // it is picked, whatever its last check said
 		{[]telemetry.State{warming, down}, []bool{true, false}, "degraded"},
 		{[]telemetry.State{down, down}, []bool{false, false}, "unhealthy"},
 		{[]telemetry.State{draining, down}, []bool{true, false}, "unhealthy"},
@@ -503,7 +425,7 @@ func TestHealthView(t *testing.T) {
 		for i, w := range r.table.Load().watches {
 			w.h.state = c.states[i]
 			w.e.SetState(c.states[i], `odd "reason"`)
-			w.accepts.Store(c.accepts[i])
+			w.e.SetAccepts(c.accepts[i])
 		}
 		if got := r.Health().Status; got != c.want {
 			t.Errorf("%v: %s, want %s", c.states, got, c.want)
@@ -521,6 +443,30 @@ func TestHealthView(t *testing.T) {
 			t.Errorf("%v: %s: %v", c.states, r.AppendHealthJSON(nil), err)
 		}
 		_ = r.l.Close()
+	}
+}
+
+// TestReadyAsTheRouterPicks: /readyz must be no stricter than the router, nor
+// must it promise what the router refuses. The one difference is meant: where
+// every port refused its last check, requests are tried, but none is promised.
+func TestReadyAsTheRouterPicks(t *testing.T) {
+	t.Parallel()
+	for _, s := range telemetry.States() {
+		for _, accepts := range []bool{true, false} {
+			m := newRig(t, nil, "a")
+			defer func() { _ = m.l.Close() }()
+			e := m.fakes["a"].e
+			e.SetState(s, "test")
+			e.SetAccepts(accepts)
+			r := route.New(lease.NewBook(nil), radix.NewIndex(), radix.NewMemory(), route.Settings{Policy: route.PolicyLatency}, &route.Set{Members: []route.Member{{Engine: e, Account: lease.NewAccount("")}}})
+			want := r.CanPick(&route.Request{})
+			if !accepts && (s == down || s == warming || s == ejected) {
+				want = false
+			}
+			if got, reasons := m.AnyEngine(); got != want {
+				t.Errorf("%s, accepts %v: ready %v (%v), want %v", s, accepts, got, reasons, want)
+			}
+		}
 	}
 }
 

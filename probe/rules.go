@@ -32,11 +32,13 @@ type health struct {
 
 	late      bool      // it was added while Ramjet ran: it is new
 	asked     bool      // a check was answered or refused since Ramjet started
+	served    bool      // its process answered well once and is not known to be gone
 	good      int       // good checks in a row
 	firstGood time.Time // the first of them
 	failed    int       // checks in a row that an answer or a broken connection failed
 	timedOut  int       // checks in a row without an answer, idle engine
 	finished  bool      // a request finished since the engine became suspect
+	unheard   bool      // it became suspect because checks timed out
 	own       int       // own failures of requests in a row
 
 	until     time.Time // when slow-start or ejected ends; zero if nothing does
@@ -53,6 +55,7 @@ const (
 	checkFailed                // /health answered otherwise, or the connection broke
 	checkTimedOut              // no answer in time
 	requestGood                // a request finished there
+	trialRefused               // a trial was answered that only a client's request would finish
 	requestRefused             // a request could not connect
 	requestFailed              // an own failure of the engine
 	requestAborted             // the engine gave a request up: it is stopping
@@ -79,13 +82,14 @@ func usable(s telemetry.State) bool {
 	return s == telemetry.StateReady || s == telemetry.StateSlowStart
 }
 
-// enter changes the state and forgets what only the old state counted.
+// enter changes the state and forgets what only the old state counted. What the
+// process served is its own, whatever state it is in.
 func (h health) enter(s telemetry.State, reason string) health {
 	h.state, h.reason = s, reason
 	h.until = time.Time{}
 	h.good, h.firstGood = 0, time.Time{}
 	h.failed, h.timedOut, h.own = 0, 0, 0
-	h.finished = false
+	h.finished, h.unheard = false, false
 	return h
 }
 
@@ -104,17 +108,23 @@ func next(r Rules, h health, ev event, now time.Time) health {
 	case checkFailed, checkTimedOut:
 		return nextBad(r, h, ev)
 	case checkRefused, requestRefused:
-		h.asked = true
-		return fence(h, "connection refused")
+		h.asked, h.served = true, false
+		return fence(h, reasonRefused)
 	case requestGood:
-		h.own, h.finished = 0, true
+		h.own, h.finished, h.served = 0, true, true
+		return recovered(h)
+	case trialRefused:
+		// It was answered, which is what checks that timed out put in doubt. Of
+		// one that stood still or gave requests up it says nothing.
+		h.finished = h.finished || h.unheard
 		return recovered(h)
 	case requestFailed:
 		return nextOwnFailure(r, h, ev, now)
 	case requestAborted:
 		return suspect(h, "gave a request up: "+ev.detail)
 	case restarted:
-		return fence(h, "process restarted: "+ev.detail)
+		h.served = false
+		return fence(h, reasonRestarted+ev.detail)
 	case stalled:
 		return suspect(h, "stalled: "+ev.detail)
 	case frozen:
@@ -152,6 +162,12 @@ func passTime(r Rules, h health, now time.Time) health {
 	}
 }
 
+// Why what a process held is lost.
+const (
+	reasonRefused   = "connection refused"
+	reasonRestarted = "process restarted: "
+)
+
 // fence puts the engine down, unless an operator drains it.
 func fence(h health, reason string) health {
 	if h.state == telemetry.StateDraining {
@@ -171,6 +187,14 @@ func suspect(h health, reason string) health {
 	return h.enter(telemetry.StateSuspect, reason)
 }
 
+// unheard suspects an engine whose checks time out.
+func unheard(h health) health {
+	was := usable(h.state)
+	h = suspect(h, fmt.Sprintf("%d checks timed out", h.timedOut))
+	h.unheard = h.unheard || was
+	return h
+}
+
 func recovered(h health) health {
 	if h.state == telemetry.StateSuspect && h.good >= recoverGood && h.finished {
 		return h.enter(telemetry.StateReady, "three good checks and a finished request")
@@ -180,7 +204,7 @@ func recovered(h health) health {
 
 func nextGood(r Rules, h health, now time.Time) health {
 	first := !h.asked
-	h.asked = true
+	h.asked, h.served = true, true
 	if first && h.state == telemetry.StateDown && !h.late {
 		// An engine that was there before Ramjet is not new.
 		return h.enter(telemetry.StateReady, "answered when Ramjet started")
@@ -214,7 +238,7 @@ func nextBad(r Rules, h health, ev event) health {
 		}
 		h.timedOut++
 		if h.timedOut >= r.Failures {
-			return suspect(h, fmt.Sprintf("%d checks timed out", h.timedOut))
+			return unheard(h)
 		}
 		return h
 	}

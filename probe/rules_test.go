@@ -38,6 +38,7 @@ var (
 	lastOne = event{kind: requestFailed, others: false, detail: "reset"}
 	done    = event{kind: requestGood}
 	abort   = event{kind: requestAborted}
+	no4xx   = event{kind: trialRefused}
 	tick    = event{kind: timePassed}
 	drain   = event{kind: orderDrain}
 	makeRdy = event{kind: orderReady}
@@ -123,6 +124,10 @@ func TestTable(t *testing.T) {
 		"suspect, requests alone do not":        {at(suspects), repeat(100, step{2, done, suspects})},
 		"suspect, a late check starts anew":     {at(suspects), []step{{0, done, suspects}, {0, good, suspects}, {0, good, suspects}, {0, late, suspects}, {0, good, suspects}, {0, good, suspects}, {0, good, ready}}},
 		"suspect, an old request does not help": {at(ready), []step{{0, done, ready}, {0, abort, suspects}, {0, good, suspects}, {0, good, suspects}, {0, good, suspects}}},
+		"suspect unheard, a refused trial":      {at(ready), []step{{0, late, ready}, {0, late, ready}, {0, late, suspects}, {0, good, suspects}, {0, good, suspects}, {0, no4xx, suspects}, {0, good, ready}}},
+		"suspect stalled, a refused trial":      {at(ready), join([]step{{0, event{kind: stalled}, suspects}}, repeat(9, step{0, good, suspects}), repeat(9, step{0, no4xx, suspects}))},
+		"stalled, then unheard, refused trial":  {at(ready), join([]step{{0, event{kind: stalled}, suspects}}, repeat(3, step{0, late, suspects}), repeat(9, step{0, good, suspects}), repeat(9, step{0, no4xx, suspects}))},
+		"a refused trial of a ready one":        {at(ready), repeat(9, step{0, no4xx, ready})},
 		"suspect, three bad answers":            {at(suspects), []step{{0, bad, suspects}, {0, bad, suspects}, {0, bad, down}}},
 		"operator drains":                       {at(ready), []step{{0, drain, draining}, {0, good, draining}, {0, late, draining}, {0, abort, draining}, {999, tick, draining}}},
 		"operator drains a down one":            {at(down), []step{{0, drain, draining}, {0, good, draining}}},

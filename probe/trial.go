@@ -1,12 +1,10 @@
 package probe
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -18,6 +16,10 @@ import (
 // trialTimes is how many check time-outs a trial may take and how far apart
 // trials are: it waits behind whatever the engine is busy with.
 const trialTimes = 10
+
+// ErrTrialRefused is the answer 4xx to a trial: the engine demands a key that
+// only clients have, or serves none of what a trial asks for.
+var ErrTrialRefused = errors.New("the engine refuses Ramjet's own request")
 
 // try sends a trial to a suspect engine that answers its checks but finished
 // no request since.
@@ -38,6 +40,9 @@ func (m *Monitor) try(ctx context.Context, w *watch, trials *sync.WaitGroup) {
 		switch {
 		case err == nil:
 			m.apply(w, event{kind: requestGood})
+		case errors.Is(err, ErrTrialRefused):
+			m.apply(w, event{kind: trialRefused})
+			m.o.Log.Throttled("trial "+w.e.Name, telemetry.LevelWarn, "trial request refused: give the engine an api_key_file, or make it ready by hand", "engine", w.e.Name, "error", err)
 		case ctx.Err() == nil:
 			m.o.Log.Throttled("trial "+w.e.Name, telemetry.LevelWarn, "trial request failed", "engine", w.e.Name, "error", err)
 		}
@@ -46,36 +51,41 @@ func (m *Monitor) try(ctx context.Context, w *watch, trials *sync.WaitGroup) {
 
 // tryCompletion asks for a completion of one token and demands a whole answer
 // that the engine did not give up: a stopping vLLM answers 200 with
-// finish_reason "abort".
+// finish_reason "abort". An engine that generates nothing is asked for an
+// embedding, which its scheduler has to compute as well.
 func tryCompletion(ctx context.Context, e *engine.Engine) error {
-	c, err := e.Pool().Dial(ctx)
+	status, body, err := e.Post(ctx, "/v1/completions", trialBody(e, map[string]any{"prompt": "1", "max_tokens": 1, "temperature": 0}), maxModels)
 	if err != nil {
 		return fmt.Errorf("cannot try %s: %w", e.Name, err)
 	}
-	defer func() { _ = c.Close() }()
-	if d, ok := ctx.Deadline(); ok {
-		_ = c.SetDeadline(d)
+	switch status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return tryEmbedding(ctx, e)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
-	if _, err := c.Write(trialRequest(e)); err != nil {
-		return fmt.Errorf("cannot try %s: %w", e.Name, err)
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	return judgeTrial(e, status, body)
+}
+
+func tryEmbedding(ctx context.Context, e *engine.Engine) error {
+	status, _, err := e.Post(ctx, "/v1/embeddings", trialBody(e, map[string]any{"input": "1"}), maxModels)
 	if err != nil {
 		return fmt.Errorf("cannot try %s: %w", e.Name, err)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxModels))
-	_ = resp.Body.Close()
-	if err != nil {
-		return fmt.Errorf("cannot try %s: %w", e.Name, err)
+	return judgeStatus(e, status)
+}
+
+func judgeStatus(e *engine.Engine, status int) error {
+	switch {
+	case status == http.StatusOK:
+		return nil
+	case status >= 400 && status < 500:
+		return fmt.Errorf("cannot try %s: it answered %d: %w", e.Name, status, ErrTrialRefused)
 	}
-	return judgeTrial(e, resp.StatusCode, body)
+	return fmt.Errorf("cannot try %s: it answered %d", e.Name, status)
 }
 
 func judgeTrial(e *engine.Engine, status int, body []byte) error {
-	if status != http.StatusOK {
-		return fmt.Errorf("cannot try %s: it answered %d", e.Name, status)
+	if err := judgeStatus(e, status); err != nil {
+		return err
 	}
 	var answer struct {
 		Choices []struct {
@@ -91,8 +101,7 @@ func judgeTrial(e *engine.Engine, status int, body []byte) error {
 	return nil
 }
 
-func trialRequest(e *engine.Engine) []byte {
-	body := map[string]any{"prompt": "1", "max_tokens": 1, "temperature": 0}
+func trialBody(e *engine.Engine, body map[string]any) []byte {
 	if m := e.Models(); m != nil && len(m.IDs) > 0 {
 		body["model"] = m.IDs[0]
 	}
@@ -100,11 +109,5 @@ func trialRequest(e *engine.Engine) []byte {
 	if err != nil {
 		panic("BUG: a trial cannot be written: " + err.Error())
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST /v1/completions HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nAccept-Encoding: identity\r\n", e.Address())
-	if key := e.Settings().APIKey; key != "" {
-		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", key)
-	}
-	fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(raw), raw)
-	return b.Bytes()
+	return raw
 }

@@ -61,7 +61,8 @@ func (m *Monitor) Health() HealthView {
 		if usable(s.State) {
 			good++
 		}
-		if m.Accepts(w.e) {
+		// A suspect engine is picked without asking for its port.
+		if s.State == telemetry.StateSuspect || m.Accepts(w.e) {
 			open++
 		}
 	}
@@ -78,7 +79,7 @@ func (m *Monitor) Health() HealthView {
 // not draining and its port took the last check's connection.
 func (m *Monitor) Accepts(e *engine.Engine) bool {
 	w := m.table.Load().byPtr[e]
-	return w != nil && e.State() != telemetry.StateDraining && w.accepts.Load()
+	return w != nil && e.State() != telemetry.StateDraining && e.Accepts()
 }
 
 // AnyEngine reports whether a request could be placed, with a line for each

@@ -35,7 +35,6 @@ type watch struct {
 	early   atomic.Bool   // and check at once
 
 	blemished atomic.Bool // a good outcome would change something
-	accepts   atomic.Bool // the port took the last check's connection
 	reported  atomic.Pointer[Reported]
 	trying    atomic.Bool // a trial is under way
 
@@ -66,6 +65,7 @@ func newWatch(e *engine.Engine, em *telemetry.EngineMetrics) *watch {
 	w := &watch{e: e, metrics: em, wake: make(chan struct{}, 1)}
 	w.h = health{state: s.State, reason: s.Reason}
 	w.vital.tokens = -1
+	w.blemished.Store(true) // it has served nothing yet
 	em.SetState(s.State)
 	return w
 }
@@ -132,11 +132,11 @@ func (m *Monitor) cycle(ctx context.Context, w *watch, trials *sync.WaitGroup) b
 	}
 	defer func() { <-m.slots }()
 
-	ev, accepts := m.check(ctx, w)
+	m.forgetProcess(w)
+	ev, answered := m.check(ctx, w)
 	if ctx.Err() != nil {
 		return false
 	}
-	w.accepts.Store(accepts)
 	if ev.kind == checkGood {
 		m.readModels(ctx, w)
 	}
@@ -145,33 +145,47 @@ func (m *Monitor) cycle(ctx context.Context, w *watch, trials *sync.WaitGroup) b
 		m.readMetrics(ctx, w)
 	}
 	m.judgeStreams(w, time.Now())
-	m.judgeLife(w, ev.kind != checkTimedOut, time.Now())
-	m.forgetProcess(w)
+	m.judgeLife(w, answered, time.Now())
 	m.try(ctx, w, trials)
 	return ctx.Err() == nil
 }
 
-// check asks for /health and says whether the port accepted a connection.
-func (m *Monitor) check(ctx context.Context, w *watch) (ev event, accepts bool) {
+// check asks for /health, notes whether the port accepted a connection, and
+// says whether anything there answered, be it that nothing listens.
+func (m *Monitor) check(ctx context.Context, w *watch) (ev event, answered bool) {
 	cctx, cancel := context.WithTimeout(ctx, m.tuning.Load().Timeout)
 	defer cancel()
-	status, _, err := m.o.Get(cctx, w.e, "/health", maxHealth)
+	page := takePage()
+	defer page.give()
+	status, body, err := m.o.Get(cctx, w.e, "/health", page.b, maxHealth)
+	page.keep(body)
+	if ctx.Err() != nil {
+		return event{}, false // the answer is to Ramjet's stop
+	}
+	if engine.Starved(err) {
+		return event{kind: timePassed}, true // nothing was asked, and nobody is to blame for that
+	}
 	var op *net.OpError
-	accepts = !(errors.As(err, &op) && op.Op == "dial")
+	accepts := !(errors.As(err, &op) && op.Op == "dial")
+	// A name that does not resolve and a host that cannot be reached are no
+	// sign of life: what waits there would else wait for ever.
+	answered = accepts
 	switch {
 	case err == nil && status == http.StatusOK:
 		ev.kind = checkGood
 	case err == nil:
 		ev = event{kind: checkFailed, detail: fmt.Sprintf("/health answered %d", status)}
 	case engine.Refused(err):
-		ev.kind, accepts = checkRefused, false
+		ev.kind, accepts, answered = checkRefused, false, true
 	case timedOut(err):
+		answered = false
 		last := w.e.LastFinish()
 		ev = event{kind: checkTimedOut, busy: !last.IsZero() && time.Since(last) < busyWindow}
 	default:
 		ev = event{kind: checkFailed, detail: err.Error()}
 	}
-	return ev, accepts
+	w.e.SetAccepts(accepts)
+	return ev, answered
 }
 
 func timedOut(err error) bool {
@@ -184,7 +198,10 @@ func timedOut(err error) bool {
 func (m *Monitor) readMetrics(ctx context.Context, w *watch) {
 	cctx, cancel := context.WithTimeout(ctx, m.tuning.Load().Timeout)
 	defer cancel()
-	status, body, err := m.o.Get(cctx, w.e, "/metrics", maxMetrics)
+	page := takePage()
+	defer page.give()
+	status, body, err := m.o.Get(cctx, w.e, "/metrics", page.b, maxMetrics)
+	page.keep(body)
 	if err != nil || status != http.StatusOK {
 		w.vital.tokens = -1
 		return
@@ -235,9 +252,9 @@ func (m *Monitor) judgeStreams(w *watch, now time.Time) {
 
 // judgeLife looks for an engine that neither answers nor sends a byte, and
 // ends what waits for it.
-func (m *Monitor) judgeLife(w *watch, alive bool, now time.Time) {
+func (m *Monitor) judgeLife(w *watch, answered bool, now time.Time) {
 	v := &w.vital
-	if b := w.e.BytesIn(); alive || b != v.bytesIn {
+	if b := w.e.BytesIn(); answered || b != v.bytesIn {
 		v.bytesIn, v.sign = b, now
 		return
 	}
@@ -251,11 +268,18 @@ func (m *Monitor) judgeLife(w *watch, alive bool, now time.Time) {
 	w.e.AbortAll(telemetry.EndEngineStalled)
 }
 
-// forgetProcess drops what was known of a process that is gone: the next one
-// warms up because it was down, and must not be called a restart on top.
+// forgetProcess drops what was known of a process that is gone: its loss was
+// told, and the next one must not be called a restart on top. One that is down
+// and lives may still be followed by another without a refusal in between.
 func (m *Monitor) forgetProcess(w *watch) {
-	if w.e.State() == telemetry.StateDown {
-		w.vital.startTime, w.vital.tokens = 0, -1
+	m.mu.Lock()
+	state, served := w.h.state, w.h.served
+	m.mu.Unlock()
+	if state == telemetry.StateDown {
+		w.vital.tokens = -1
 		w.modelsRead = time.Time{}
+	}
+	if !served {
+		w.vital.startTime = 0
 	}
 }

@@ -6,8 +6,9 @@ import (
 
 // candidates returns the engines that may serve q: the usable ones, else the
 // suspect ones. Only where there is none of either, tried or not, it fails
-// open to all that are not draining: a request that moves must not walk
-// through a warm-up or an ejection.
+// open to all that are not draining and whose ports accept connections: a
+// request that moves must not walk through a warm-up or an ejection. Where no
+// port is known to accept all of these are left, since checks may be late.
 func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err error) {
 	if bits := makers(set, q); bits != 0 {
 		if bits = r.withRoom(set, q, bits); bits == 0 {
@@ -15,7 +16,7 @@ func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err e
 		}
 		return bits, false, nil
 	}
-	var usable, suspect, rest uint64
+	var usable, suspect, rest, accepting uint64
 	served, working := false, false
 	for i := range set.Members {
 		e := set.Members[i].Engine
@@ -36,6 +37,9 @@ func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err e
 		case telemetry.StateDraining:
 		case telemetry.StateDown, telemetry.StateWarming, telemetry.StateEjected:
 			rest |= 1 << i
+			if e.Accepts() {
+				accepting |= 1 << i
+			}
 		}
 	}
 	switch {
@@ -45,6 +49,9 @@ func (r *Router) candidates(set *Set, q *Request) (bits uint64, open bool, err e
 		bits = suspect
 	case rest != 0 && !working:
 		bits, open = rest, true
+		if accepting != 0 {
+			bits = accepting
+		}
 	case !served:
 		return 0, false, ErrModel
 	default:

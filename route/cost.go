@@ -287,6 +287,18 @@ func (p *pick) claim(d Decision) lease.Claim {
 		Prefill:   max(q.Prompt.Tokens-max(d.Match, d.InFlight), min(q.Prompt.Tokens, 1)),
 		Sequences: max(q.Sequences, 1), Whole: q.Whole && q.Sequences > 0, Keys: q.Prompt.Chain,
 	}
-	c.Decode = int64(p.length) * q.Sequences
+	c.Decode = product(int64(p.length), q.Sequences)
 	return c
+}
+
+// largestClaim is more tokens than an engine computes in its life, and few
+// enough for the claims of all requests to be added up.
+const largestClaim = 1 << 44
+
+// product multiplies two numbers that are not negative, up to largestClaim.
+func product(a, b int64) int64 {
+	if a > 0 && b > largestClaim/a {
+		return largestClaim
+	}
+	return a * b
 }

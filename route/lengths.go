@@ -9,7 +9,8 @@ const (
 	lengthShare = 0.02
 )
 
-// largestCap is beyond every context there is: a larger cap says no more.
+// largestCap is beyond every context there is: a larger cap or answer says no
+// more.
 const largestCap = 1 << 24
 
 // lengths learns how long answers become: the mean without a cap, and what
@@ -37,6 +38,7 @@ func (l *lengths) add(limit, tokens int64) {
 	if tokens <= 0 {
 		return
 	}
+	tokens = min(tokens, largestCap) // beyond it an engine miscounts, and one such answer must not outweigh all others
 	if limit < 1 {
 		if l.free.count == 0 {
 			l.free.value = priorLength

@@ -24,6 +24,35 @@ func TestCapsBeyondAnyContext(t *testing.T) {
 	}
 }
 
+// TestAbsurdUsage: an engine that miscounts once, or a request for a million
+// answers, must not make a claim that wraps around or that stands for years.
+func TestAbsurdUsage(t *testing.T) {
+	for _, limit := range []int64{0, 100, math.MaxInt64} {
+		var l lengths
+		l.add(limit, math.MaxInt64)
+		if got := l.expected(limit); got <= 0 || got > largestCap {
+			t.Errorf("cap %d: %v tokens expected after one absurd usage", limit, got)
+		}
+	}
+	b := newBench(t, defaults(), "", "")
+	for range 3 {
+		b.Answered(0, math.MaxInt64)
+	}
+	for _, sequences := range []int64{1, 1 << 20, 1 << 45} {
+		q := request(ids(1, 40), 0)
+		q.Sequences = sequences
+		var l lease.Lease
+		m := b.pick(t, q, &l).Member
+		if load := b.book.Load(m.Account); load.Tokens <= 0 || load.Tokens > 1<<50 {
+			t.Errorf("%d answers: a claim of %d tokens", sequences, load.Tokens)
+		}
+		l.Release(0)
+		if load := b.book.Load(m.Account); load != (lease.Load{}) {
+			t.Errorf("%d answers: left %+v", sequences, load)
+		}
+	}
+}
+
 // TestEmbeddingsAreNotKeptTogether: nothing of a request that generates nothing
 // stays in a cache, so that a session of such weighs what it weighs, anywhere.
 func TestEmbeddingsAreNotKeptTogether(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	"ramjet/engine"
@@ -199,6 +200,39 @@ func TestMovesDoNotFailOpen(t *testing.T) {
 			}
 			l.Release(0)
 		}
+	}
+}
+
+// TestFailsOpenToPortsThatAccept: three dead engines must not use up the
+// attempts of a request that the fourth, whose port accepts, would serve.
+func TestFailsOpenToPortsThatAccept(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		states  []telemetry.State
+		accepts string
+		want    string // over eight requests
+	}{
+		{"one warms up", []telemetry.State{down, down, down, warming}, "d", "dddddddd"},
+		{"two do", []telemetry.State{down, ejected, down, warming}, "bd", "bdbdbdbd"},
+		{"draining is no last resort", []telemetry.State{draining, down, draining, warming}, "ac", "bdbdbdbd"},
+		{"none is known to accept", []telemetry.State{down, down, ejected, warming}, "", "abcdabcd"},
+		{"a working one needs no proof", []telemetry.State{suspect, down, down, warming}, "d", "aaaaaaaa"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, _ := fixture(t, PolicyRoundRobin, c.states...)
+			for _, m := range r.Members().Members {
+				m.Engine.SetAccepts(strings.Contains(c.accepts, m.Engine.Name))
+			}
+			if got := picks(t, r, Request{}, len(c.want)); got != c.want {
+				t.Errorf("picked %s, want %s", got, c.want)
+			}
+		})
+	}
+	// The next one is still found by a request that has tried the one that accepts.
+	r, _ := fixture(t, PolicyRoundRobin, down, warming)
+	r.Members().Members[1].Engine.SetAccepts(true)
+	if got := picks(t, r, Request{Tried: 2}, 1); got != "a" {
+		t.Errorf("with b tried: %s", got)
 	}
 }
 

@@ -51,7 +51,7 @@ func newProduct(profiles []string, blocks, blockTokens int, s route.Settings) (*
 		p.set.Members = append(p.set.Members, route.Member{Engine: e, Account: lease.NewAccount(profile), Slot: len(p.set.Members)})
 	}
 	o := probe.Defaults()
-	o.Get = func(_ context.Context, _ *engine.Engine, path string, _ int64) (int, []byte, error) {
+	o.Get = func(_ context.Context, _ *engine.Engine, path string, _ []byte, _ int64) (int, []byte, error) {
 		if path != "/health" {
 			return http.StatusNotFound, nil, nil
 		}
