@@ -28,11 +28,13 @@ func newBeside(log *telemetry.Log) *beside {
 	return &beside{log: log, tasks: make(chan func(ctx context.Context), besideQueue)}
 }
 
-// do takes a task, or drops it.
-func (b *beside) do(task func(ctx context.Context)) {
+// do takes a task, or drops it and returns false.
+func (b *beside) do(task func(ctx context.Context)) bool {
 	select {
 	case b.tasks <- task:
+		return true
 	default:
+		return false
 	}
 }
 

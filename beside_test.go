@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,8 @@ func TestTasksBeside(t *testing.T) {
 		b.do(func(context.Context) { defer done.Done(); panic("a task of the test") })
 	}
 	done.Add(1)
+	b.do(func(context.Context) { defer done.Done(); wrongOnPurpose() })
+	done.Add(1)
 	b.do(func(ctx context.Context) {
 		defer done.Done()
 		if _, limited := ctx.Deadline(); !limited {
@@ -39,5 +42,27 @@ func TestTasksBeside(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "a task of the test"); n < 2*besideWorkers {
 		t.Errorf("%d of %d panics are in the log:\n%s", n, 2*besideWorkers, out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.Contains(line, "said where") && !(strings.Contains(line, "wrongOnPurpose") && regexp.MustCompile(`beside_test\.go:\d+`).MatchString(line)) {
+			t.Errorf("the line does not say where: %s", line)
+		}
+	}
+	if !strings.Contains(out.String(), "said where") {
+		t.Error("the panic of a function is not in the log")
+	}
+}
+
+//go:noinline
+func wrongOnPurpose() { panic("it must be said where") }
+
+// TestTooManyTasksBeside are dropped, and whoever gives them is told.
+func TestTooManyTasksBeside(t *testing.T) {
+	t.Parallel()
+	b := newBeside(nil)
+	for i := range besideQueue + 2 {
+		if taken := b.do(func(context.Context) {}); taken != (i < besideQueue) {
+			t.Errorf("task %d is taken: %v", i+1, taken)
+		}
 	}
 }

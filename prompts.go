@@ -15,7 +15,6 @@ import (
 	"ramjet/radix"
 	"ramjet/telemetry"
 	"ramjet/tokens"
-	"ramjet/wire"
 )
 
 // prompts is what turns requests into token ids, and how far that is proven
@@ -47,14 +46,14 @@ func newPrompts(cfg *config.Config, log *telemetry.Log, metrics *telemetry.Metri
 	p.engines.Store(&[]*proof{})
 	o := tokens.ModelOptions{MaxBytes: int(cfg.Tokens.MaxBytes), Log: log, Counts: metrics}
 	source := cfg.Tokens.Source
-	if cfg.Tokens.Path != "" && (source == "auto" || source == "local") {
-		o.Source = p.load(cfg.Tokens.Path)
-	}
-	p.search = o.Source == nil && cfg.Tokens.Path == "" && (source == "auto" || source == "local")
 	if source == "auto" || source == "engine" {
 		p.source = tokens.NewEngineSource(tokens.EngineSourceOptions{Pick: p.idle, Wanted: p.wanted, Cache: int(cfg.Tokens.Cache), Counts: metrics})
 		o.Engines = p.source
 	}
+	if cfg.Tokens.Path != "" && (source == "auto" || source == "local") {
+		o.Source = p.load(cfg.Tokens.Path)
+	}
+	p.search = o.Source == nil && cfg.Tokens.Path == "" && (source == "auto" || source == "local")
 	p.model = tokens.NewModel(o)
 	p.setHandoff(cfg.Handoff)
 	return p
@@ -77,7 +76,7 @@ func (p *prompts) setHandoff(c config.Handoff) {
 // can be used.
 func (p *prompts) load(path string) *tokens.Source {
 	s, warning, err := tokens.LoadSource(path, p.cfg.Tokens.ChatTemplate, time.Now, tokens.SourceOptions{
-		MaxBytes: int(p.cfg.Tokens.MaxBytes), MaxTime: p.cfg.Tokens.MaxTime, Cache: int(p.cfg.Tokens.Cache),
+		MaxBytes: int(p.cfg.Tokens.MaxBytes), MaxTime: p.cfg.Tokens.MaxTime, Cache: int(p.cfg.Tokens.Cache), Beside: p.source,
 	})
 	p.unusable, p.chats, p.noChats = err, "", false
 	if err != nil {
@@ -97,12 +96,7 @@ func (p *prompts) load(path string) *tokens.Source {
 // plainChat says why not even the plainest chat has known ids, "" if it has:
 // what is wrong with a template may show only when it renders.
 func plainChat(s *tokens.Source) string {
-	body := []byte(`{"messages":[{"role":"user","content":"Hello!"}]}`)
-	var peek wire.Peeked
-	if err := peek.Peek(body); err != nil {
-		panic("BUG: a plain chat cannot be read: " + err.Error())
-	}
-	_, note := s.Ids(nil, tokens.EndpointChat, body, &peek, &tokens.Scratch{})
+	note := s.Unlimited(tokens.EndpointChat, []byte(`{"messages":[{"role":"user","content":"Hello!"}]}`))
 	if note == "" {
 		return ""
 	}
@@ -121,7 +115,7 @@ func (p *prompts) find() {
 		path, err := tokens.FindModelFolder(root, hubFolder())
 		if err == nil {
 			if s := p.load(path); s != nil {
-				p.model.SetSource(s)
+				p.use(s)
 				return
 			}
 		}
@@ -133,6 +127,16 @@ func (p *prompts) find() {
 		}
 		return
 	}
+}
+
+// use makes ids by a tokenizer from now on. Engines that were asked before had
+// nothing to be compared with.
+func (p *prompts) use(s *tokens.Source) {
+	p.model.SetSource(s)
+	for _, f := range *p.engines.Load() {
+		f.proven.Store(false)
+	}
+	p.look()
 }
 
 // worthAsking is from how many tokens on a prompt's ids are asked of an engine:
@@ -166,9 +170,25 @@ type asking struct {
 func (a asking) Post(ctx context.Context, path string, body []byte, limit int64) (status int, answer []byte, err error) {
 	status, answer, err = a.Engine.Post(ctx, path, body, limit)
 	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status == http.StatusForbidden {
-		a.p.mute.Or(1 << a.slot)
+		a.p.silence(a.slot, a.Engine)
 	}
 	return status, answer, err
+}
+
+// silence keeps an engine from being asked again. Another may be in its slot by
+// now, or come there meanwhile: that one is asked.
+func (p *prompts) silence(slot int, e *engine.Engine) {
+	bit := uint64(1) << slot
+	there := func() bool {
+		f := find(*p.engines.Load(), slot)
+		return f != nil && f.e == e
+	}
+	if !there() {
+		return
+	}
+	if p.mute.Or(bit); !there() {
+		p.mute.And(^bit)
+	}
 }
 
 // busyAt is how many requests an engine may hold to be asked for token ids: it

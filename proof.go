@@ -237,10 +237,11 @@ func (p *prompts) prove(ctx context.Context, f *proof, chats string) bool {
 	defer cancel()
 	defer context.AfterFunc(f.gone, cancel)()
 	e, model := f.e, ""
+	var served []string
 	if models := e.Models(); models != nil && len(models.IDs) > 0 {
-		model = models.IDs[0]
+		served, model = models.IDs, models.IDs[0]
 	}
-	r := p.model.ProbeParity(ctx, e, e.Name, model)
+	r := p.model.ProbeParity(ctx, e, e.Name, served...)
 	if f.gone.Err() != nil {
 		p.unlearn(e.Name)
 		return true

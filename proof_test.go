@@ -109,15 +109,7 @@ func simulated(t *testing.T, slot int) *member {
 // running starts prompts that prove members until the test ends.
 func running(t *testing.T, members []*member) *prompts {
 	t.Helper()
-	folder := t.TempDir()
-	if err := sim.WriteModel(folder); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.LoadOptions{Args: []string{"--engine=a=http://h:1", "--tokenizer=" + folder, "--handoff.mode=auto"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newPrompts(cfg, nil, telemetry.NewMetrics("", ""), radix.NewIndex())
+	p := promptsOf(t, "--tokenizer="+modelFolder(t), "--handoff.mode=auto", "--tokens.max-time=10s")
 	p.setEngines(members)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -167,10 +159,11 @@ func TestProvenAtOnce(t *testing.T) {
 	}
 
 	// Another process is asked anew, one that ignored ids later.
-	p.lost(quick[0])
+	p.forget(quick[0])
 	if proven(quick[0]) {
 		t.Error("ids are handed to a process that was not asked")
 	}
+	p.lost(quick[0])
 	soon(t, "a new process is proven", func() bool { return proven(quick[0]) })
 	p.forget(quick[1])
 	p.ignored(quick[1])

@@ -314,6 +314,7 @@ func TestAliases(t *testing.T) {
 		f.ask(post(chatPath, sent)).want(t, 200, want)
 	}
 	f.ask(post(chatPath, `{"model":"ghost"}`)).wantError(t, 404, "model_not_found")
+	f.checkIdle() // an answer is counted behind its last byte
 	if !f.metric(`ramjet_requests_total{model="m",code="200",end="done"} 5`) {
 		t.Error("an alias is not counted under the served name")
 	}

@@ -43,9 +43,7 @@ func refusing(t *testing.T) func(s *setup) {
 	return func(s *setup) {
 		s.engine = func(i int, o *engine.Options) {
 			if i == 0 {
-				ln := listen(t)
-				o.URL.Host = ln.Addr().String()
-				_ = ln.Close()
+				o.URL.Host = closedPort(t)
 			}
 		}
 	}
@@ -127,6 +125,7 @@ func TestRetriesAreCounted(t *testing.T) {
 		}})
 		for range 2 {
 			f.ask(post(chatPath, chatBody)).want(t, 200, answerBody)
+			f.checkIdle() // the connection is back in its pool
 		}
 		if got := f.retries(); !maps.Equal(got, map[string]int{"stale-connection": 1}) {
 			t.Errorf("counted %v, want stale-connection once", got)

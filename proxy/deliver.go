@@ -110,8 +110,12 @@ func (f *flight) judge(e *engine.Engine, sent sendResult) verdict {
 	h := &f.resp
 	if f.sent.head && !(f.sent.sse && (f.sent.chunked || f.sent.plain) && h.Status == 200 && h.EventStream && h.ContentLength < 0) {
 		// The client holds the head of an event stream; this answer cannot
-		// be its continuation.
-		return verdict{end: telemetry.EndEngineDied, outcome: outcomeOf(h.Status), code: wire.CodeEngineUnreachable,
+		// be its continuation. It is not read, so that it is no good answer either.
+		outcome := outcomeOf(h.Status)
+		if outcome == engine.OutcomeOK {
+			outcome = engine.OutcomeNeutral
+		}
+		return verdict{end: telemetry.EndEngineDied, outcome: outcome, code: wire.CodeEngineUnreachable,
 			detail: e.Name + ": answered no event stream in place of one that died", retry: telemetry.RetryDied}
 	}
 	f.setFraming(h)
@@ -177,9 +181,13 @@ func (f *flight) tryOthersFirst(e *engine.Engine, h *wire.ResponseHead) (verdict
 	return v, true
 }
 
+// outcomeOf says what a whole answer with that status tells of its engine.
 func outcomeOf(status int) engine.Outcome {
-	if status >= 500 {
+	switch {
+	case status >= 500:
 		return engine.OutcomeServerError
+	case status >= 400:
+		return engine.OutcomeNeutral
 	}
 	return engine.OutcomeOK
 }
@@ -351,9 +359,7 @@ func (f *flight) assess(e *engine.Engine) verdict {
 		v.end, v.outcome, v.detail = telemetry.EndEngineError, engine.OutcomeDied, e.Name+": sent an error event"
 	case f.resp.Status >= 500:
 		v.end, v.detail = telemetry.EndEngineError, e.Name+": answered with a server error"
-	case f.resp.Status >= 400:
-		v.outcome = engine.OutcomeNeutral
-	default:
+	case f.resp.Status < 400:
 		e.Finished(time.Now())
 	}
 	f.countUsage()

@@ -231,8 +231,11 @@ func (f *flight) undialled(e *engine.Engine, err error) verdict {
 		return f.interrupted()
 	}
 	outcome := engine.OutcomeReset
-	if engine.Refused(err) {
+	switch {
+	case engine.Refused(err):
 		outcome = engine.OutcomeRefused
+	case engine.DialLate(err), engine.Starved(err):
+		outcome = engine.OutcomeNeutral // our own limit or want; the checks find out what is there
 	}
 	return verdict{
 		end: telemetry.EndEngineUnreachable, outcome: outcome, code: wire.CodeEngineUnreachable,

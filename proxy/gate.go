@@ -25,6 +25,7 @@ type gate struct {
 	wake chan struct{} // wakes a wait in the queue; made once
 
 	streaming atomic.Bool   // past the first generated token
+	blocked   atomic.Bool   // the client takes nothing, so that the engine is not read
 	progress  atomic.Uint64 // generated events so far
 }
 
@@ -36,6 +37,7 @@ func (g *gate) open() {
 	g.active = true
 	g.cause = telemetry.EndNone
 	g.streaming.Store(false)
+	g.blocked.Store(false)
 	g.progress.Store(0)
 	if g.hungUp {
 		g.cause = telemetry.EndClientGoneWaiting
@@ -163,8 +165,9 @@ func (g *gate) abortLocked(cause telemetry.End) {
 // EngineGone implements engine.Flight.
 func (g *gate) EngineGone(cause telemetry.End) { g.abort(cause) }
 
-// Streaming implements engine.Flight.
-func (g *gate) Streaming() bool { return g.streaming.Load() }
+// Streaming implements engine.Flight. A stream whose client takes nothing does
+// not move because of that client, which says nothing of its engine.
+func (g *gate) Streaming() bool { return g.streaming.Load() && !g.blocked.Load() }
 
 // Progress implements engine.Flight.
 func (g *gate) Progress() uint64 { return g.progress.Load() }

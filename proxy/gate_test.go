@@ -22,7 +22,7 @@ func engineConn(t testing.TB) *engine.Conn {
 			_ = nc.Close()
 		}
 	}()
-	e := engine.New(engine.Options{Name: "a", URL: &url.URL{Scheme: "http", Host: ln.Addr().String()}})
+	e := engine.New(engine.Options{Name: "a", URL: &url.URL{Scheme: "http", Host: ln.Addr().String()}, Dial: patience})
 	c, err := e.Pool().Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)

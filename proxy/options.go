@@ -97,7 +97,7 @@ type Options struct {
 	Residency Residency
 	// Beside runs a task beside the requests, or drops it when there are too
 	// many. nil drops all.
-	Beside func(task func(ctx context.Context))
+	Beside func(task func(ctx context.Context)) (taken bool)
 	// Decisions keeps the explanations of requests; nil: none are kept.
 	Decisions *route.Ring
 	// Journal records them for good; nil: none are recorded.

@@ -177,13 +177,17 @@ func (f *flight) beside(e *engine.Engine) {
 		return
 	}
 	body := f.body.bytes()
+	var s *tokens.Sample
 	if f.handed {
-		if s := f.live.Handoff.Sample(f.decision.Slot, &p.prep, f.askedModel(), body, &f.peek); s != nil {
-			f.s.Beside(func(ctx context.Context) { _, _ = s.Run(ctx, e) })
-		}
+		s = f.live.Handoff.Sample(f.decision.Slot, &p.prep, f.askedModel(), body, &f.peek)
+	} else {
+		s = f.live.Handoff.Trial(f.decision.Slot, &p.prep, f.askedModel(), body, &f.peek)
 	}
-	if verify := p.prep.Verify(body); verify != nil {
-		f.s.Beside(func(context.Context) { verify() })
+	if s != nil && !f.s.Beside(func(ctx context.Context) { _, _ = s.Run(ctx, e) }) {
+		s.Drop()
+	}
+	if verify := p.prep.Verify(body); verify != nil && !f.s.Beside(func(context.Context) { verify() }) {
+		p.prep.Unverified()
 	}
 }
 

@@ -27,6 +27,7 @@ func (r *relay) onRoom(fd uintptr) bool {
 			return true // nothing of this answer may go out
 		}
 		r.flushRaw()
+		r.f.c.gate.blocked.Store(r.blocked)
 		if r.blocked {
 			r.held = true
 			r.limitClient()

@@ -48,7 +48,9 @@ func (r *relay) flushPlain() bool {
 		}
 		// Slices keep one slow write from spending a whole limit although
 		// the client makes progress.
+		r.f.c.gate.blocked.Store(true)
 		n, err := r.f.c.nc.Write(p[:min(len(p), sizeHold)])
+		r.f.c.gate.blocked.Store(false)
 		r.wrote(n)
 		r.sendErr = err
 	}

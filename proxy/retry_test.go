@@ -1,10 +1,15 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"ramjet/engine"
@@ -192,24 +197,15 @@ func TestMovesEndSomewhere(t *testing.T) {
 // TestRefused: a refusing engine is passed over; when all refuse there is none.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	refusing := func(s *setup) {
-		s.engine = func(i int, o *engine.Options) {
-			if i == 0 {
-				ln := listen(t)
-				o.URL.Host = ln.Addr().String()
-				_ = ln.Close()
-			}
-		}
-	}
 	t.Run("one", func(t *testing.T) {
 		t.Parallel()
-		f := start(t, []script{streaming, streaming}, refusing)
+		f := start(t, []script{streaming, streaming}, refusing(t))
 		f.ask(post(chatPath, chatSBody)).want(t, 200, wholeStream)
 		f.outcomes(verdictOn{"a", engine.OutcomeRefused}, verdictOn{"b", engine.OutcomeOK})
 	})
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
-		f := start(t, []script{streaming}, refusing)
+		f := start(t, []script{streaming}, refusing(t))
 		a := f.ask(post(chatPath, chatBody))
 		a.wantError(t, 503, "no_engine")
 		if a.Header.Get("Retry-After") != "5" {
@@ -219,26 +215,82 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// TestWhatADialSays of its engine: a limit or a want of Ramjet's own says
+// nothing.
+func TestWhatADialSays(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]engine.Outcome{
+		syscall.ECONNREFUSED:        engine.OutcomeRefused,
+		syscall.ETIMEDOUT:           engine.OutcomeReset, // the system's, where there is no limit of ours
+		syscall.EHOSTUNREACH:        engine.OutcomeReset,
+		syscall.EMFILE:              engine.OutcomeNeutral,
+		syscall.ENOMEM:              engine.OutcomeNeutral,
+		context.DeadlineExceeded:    engine.OutcomeNeutral,
+		os.ErrDeadlineExceeded:      engine.OutcomeNeutral,
+		errors.New("bad handshake"): engine.OutcomeReset,
+	} {
+		f := &flight{c: &conn{}}
+		v := f.undialled(engine.New(engine.Options{Name: "a"}), fmt.Errorf("cannot connect: %w", &net.OpError{Op: "dial", Err: err}))
+		if v.outcome != want || v.done {
+			t.Errorf("%v: %+v, want outcome %d and another engine", err, v, want)
+		}
+	}
+}
+
+// TestDialLimitIsNeutral: the dial limit is Ramjet's own deadline, so that it
+// moves the request and says nothing of the engine.
+func TestDialLimitIsNeutral(t *testing.T) {
+	t.Parallel()
+	for _, scheme := range []string{"http", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			at := blackHole(t)
+			if scheme == "https" {
+				// It connects, and says nothing about TLS.
+				mute := listen(t)
+				t.Cleanup(func() { _ = mute.Close() })
+				at = mute.Addr().String()
+			}
+			f := start(t, []script{streaming, streaming}, func(s *setup) {
+				s.engine = func(i int, o *engine.Options) {
+					if i == 0 {
+						o.URL.Scheme, o.URL.Host, o.Dial = scheme, at, soon
+					}
+				}
+			})
+			f.ask(post(chatPath, chatSBody)).want(t, 200, wholeStream)
+			f.outcomes(verdictOn{"a", engine.OutcomeNeutral}, verdictOn{"b", engine.OutcomeOK})
+			if r := f.ends(telemetry.EndDone)[0]; r.Attempts != 2 {
+				t.Errorf("%d attempts", r.Attempts)
+			}
+		})
+	}
+}
+
 // TestHeadOutAndNoContinuation: a stream whose head is out cannot go on with
 // anything but another event stream.
 func TestHeadOutAndNoContinuation(t *testing.T) {
 	t.Parallel()
 	dies := func(x *exchange) { x.write(streamHead); x.taken(); x.close() }
-	for name, second := range map[string]script{
-		"plain":          answering(plainAnswer),
-		"503":            answering(sized("503 Service Unavailable", "application/json", `{"error":"busy"}`)),
-		"400":            answering(sized("400 Bad Request", "application/json", `{"error":"no"}`)),
-		"a sized stream": answering(sized("200 OK", "text/event-stream", wholeStream)),
+	for name, second := range map[string]struct {
+		script
+		says engine.Outcome
+	}{
+		"plain":          {answering(plainAnswer), engine.OutcomeNeutral}, // it was not read
+		"503":            {answering(sized("503 Service Unavailable", "application/json", `{"error":"busy"}`)), engine.OutcomeServerError},
+		"400":            {answering(sized("400 Bad Request", "application/json", `{"error":"no"}`)), engine.OutcomeNeutral},
+		"a sized stream": {answering(sized("200 OK", "text/event-stream", wholeStream)), engine.OutcomeNeutral},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := start(t, []script{dies, second})
+			f := start(t, []script{dies, second.script})
 			a := f.ask(post(chatPath, chatSBody))
 			a.wantError(t, 200, "engine_died")
 			if a.err != nil || strings.Count(string(a.body), "data:") != 1 {
 				t.Errorf("got %q, %v", a.body, a.err)
 			}
 			f.ends(telemetry.EndEngineDied)
+			f.outcomes(verdictOn{"a", engine.OutcomeDied}, verdictOn{"b", second.says})
 		})
 	}
 	t.Run("a sized stream first", func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // ample is one that is not either, though the test waits for longer somewhere.
 const (
 	soon  = 100 * time.Millisecond
-	ample = 400 * time.Millisecond
+	ample = 1500 * time.Millisecond
 	far   = time.Minute
 )
 
@@ -99,10 +99,10 @@ func TestLimitsThatDoNotApply(t *testing.T) {
 			x.write(streamHead)
 			for range 40 { // longer than the limit in all, and far from it in each gap
 				x.write(chunk(tokenEvent))
-				time.Sleep(ample / 5)
+				time.Sleep(ample / 12)
 			}
 			x.write(endOfBody)
-		}}, func(s *setup) { s.Timeouts.EventGap = 4 * ample })
+		}}, func(s *setup) { s.Timeouts.EventGap = 2 * ample })
 		f.ask(post(chatPath, chatSBody)).want(t, 200, strings.Repeat(tokenEvent, 40))
 	})
 	t.Run("a plain answer has no events", func(t *testing.T) {

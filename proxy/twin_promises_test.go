@@ -236,12 +236,12 @@ func TestTwinTimeouts(t *testing.T) {
 		t.Parallel()
 		f := start(t, []script{func(x *exchange) {
 			x.write(streamHead)
-			for range 10 {
+			for range 40 { // longer than the limit in all, and far from it in each gap
 				x.write(chunk(tokenEvent))
-				time.Sleep(ample / 5)
+				time.Sleep(ample / 12)
 			}
 			x.write(endOfBody)
-		}}, relays["twin"], func(s *setup) { s.Timeouts.EventGap = ample })
-		f.ask(post(chatPath, chatSBody)).want(t, 200, strings.Repeat(tokenEvent, 10))
+		}}, relays["twin"], func(s *setup) { s.Timeouts.EventGap = 2 * ample })
+		f.ask(post(chatPath, chatSBody)).want(t, 200, strings.Repeat(tokenEvent, 40))
 	})
 }

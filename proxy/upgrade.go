@@ -81,6 +81,7 @@ func (f *flight) readUpgradeHead() (int, error) {
 	for r.hi <= maxResponseHead {
 		n, err := f.up.Socket.Await(r.takes, r.gives)
 		r.hi += n
+		f.member().AddBytesIn(n)
 		if err != nil && n == 0 {
 			return 0, err
 		}
@@ -102,7 +103,8 @@ func (f *flight) readUpgradeHead() (int, error) {
 // tunnel passes front, which begins with the engine's 101, to the client and
 // then copies both ways until either side ends.
 func (f *flight) tunnel(front []byte) verdict {
-	f.sent.head, f.sent.status, f.rec.Status, f.sent.engine = true, 101, 101, f.member().Name
+	m := f.member()
+	f.sent.head, f.sent.status, f.rec.Status, f.sent.engine = true, 101, 101, m.Name
 	if _, err := f.c.write(front); err != nil {
 		return f.unsendable()
 	}
@@ -117,14 +119,30 @@ func (f *flight) tunnel(front []byte) verdict {
 		_, _ = io.Copy(struct{ io.Writer }{up}, struct{ io.Reader }{down})
 		_ = up.Close()
 	})
-	n, _ := io.Copy(struct{ io.Writer }{down}, struct{ io.Reader }{up})
+	n, _ := io.Copy(struct{ io.Writer }{down}, &lively{up, m})
 	f.sent.body = true
 	f.sent.bytes += n
 	_ = down.Close()
 	wg.Wait()
-	end := telemetry.EndDone
-	if f.c.gate.aborted() == telemetry.EndDrained {
-		end = telemetry.EndDrained
+	v := verdict{done: true, end: telemetry.EndDone, outcome: engine.OutcomeNeutral}
+	switch cause := f.c.gate.aborted(); cause { //nolint:exhaustive // a client that leaves ends its tunnel
+	case telemetry.EndDrained:
+		v.end = cause
+	case telemetry.EndEngineStalled:
+		v.end, v.detail = cause, m.Name+": gave no sign of life"
 	}
-	return verdict{done: true, end: end, outcome: engine.OutcomeNeutral}
+	return v
+}
+
+// lively reads from an engine and tells that it lives.
+type lively struct {
+	io.Reader
+	engine *engine.Engine
+}
+
+// Read implements io.Reader.
+func (l *lively) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	l.engine.AddBytesIn(n)
+	return n, err
 }

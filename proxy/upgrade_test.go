@@ -142,3 +142,32 @@ func TestTunnelsEndWithTheDrain(t *testing.T) {
 	c.closed()
 	f.ends(telemetry.EndDrained)
 }
+
+// TestTunnelShowsLife: what an engine sends through a tunnel is a sign of its
+// life like any other byte, and one that is found frozen ends its tunnels by
+// its own word.
+func TestTunnelShowsLife(t *testing.T) {
+	t.Parallel()
+	for _, transport := range []string{"tcp", "tls"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			f, dial := startOn(t, transport, []script{echoing})
+			c := newClient(t, dial())
+			c.send(upgradeRequest)
+			c.head("GET")
+			const early = uint64(len(switching) + len("early"))
+			_, _ = io.ReadFull(c.br, make([]byte, 5))
+			c.send("hello")
+			_, _ = io.ReadFull(c.br, make([]byte, 5))
+			if got := f.members[0].BytesIn(); got != early+5 {
+				t.Errorf("%d bytes are known to have come, want %d", got, early+5)
+			}
+			f.members[0].AbortAll(telemetry.EndEngineStalled)
+			c.closed()
+			if r := f.ends(telemetry.EndEngineStalled)[0]; r.Status != 101 || r.Error == "" {
+				t.Errorf("record %+v", r)
+			}
+			f.outcomes(verdictOn{"a", engine.OutcomeNeutral})
+		})
+	}
+}

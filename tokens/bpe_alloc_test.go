@@ -4,6 +4,8 @@ package tokens
 
 import (
 	"errors"
+	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -46,17 +48,23 @@ func TestCutsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestTimeIsKept: 8 MB of the worst kinds of text end soon after the limit, or are too long at once. A machine that
-// other work slows down gets ten times the limit more.
+// TestTimeIsKept: 8 MB of the worst kinds of text end soon after the limit, or are too long at once. What counts is the
+// CPU time of the thread, so that other work on the machine is not this one's fault, with the best of three attempts.
 func TestTimeIsKept(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	tok := testTokenizer(t)
 	const limit = 20 * time.Millisecond
-	for _, s := range []string{"-", " ", "a", "中", "<", "<|im_start|", "<|im_end|>", "\u0301", "e\u0301", "\n", "0", "a ", "'", "\xff", "ab\x00", "Aa", "\u1112\u1161\u11ab"} {
+	for _, s := range []string{"-", " ", "a", "中", "<", "<|im_start|", "<|im_end|>", "\u0301", "e\u0301", "\n", "0", "a ", "'", "\xff", "ab\x00", "Aa", "\u1112\u1161\u11ab", "a" + strings.Repeat("\u0301", 40), strings.Repeat("\u0315\u0300\u05ae", 4000) + "a"} {
 		text := strings.Repeat(s, 8<<20/len(s))
 		dst := make([]uint32, 0, len(text))
-		start := time.Now()
-		_, err := tok.AppendEncode(dst, text, Limits{MaxBytes: 8 << 20, MaxTime: limit})
-		took := time.Since(start)
+		var err error
+		took := time.Duration(math.MaxInt64)
+		for try := 0; try < 3 && took > 11*limit; try++ {
+			start := threadCPU(t)
+			_, err = tok.AppendEncode(dst, text, Limits{MaxBytes: 8 << 20, MaxTime: limit})
+			took = min(took, threadCPU(t)-start)
+		}
 		if err != nil && !errors.Is(err, ErrTooLong) && !errors.Is(err, ErrTooSlow) {
 			t.Errorf("%q: %v", s, err)
 		}

@@ -1,6 +1,8 @@
 package tokens
 
 import (
+	"bytes"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 
@@ -33,9 +35,14 @@ func (b *BPE) normalize(m *mergeScratch, text string) string {
 func normalizeFrom(m *mergeScratch, text string, i, end int) string {
 	m.normal = append(m.normal[:0], text[:i]...)
 	for {
+		from := len(m.normal)
 		// AppendString would do it, but allocates.
 		for m.iter.InitString(norm.NFC, text[i:end]); !m.iter.Done(); {
 			m.normal = append(m.normal, m.iter.Next()...)
+		}
+		if bytes.Count(m.normal[from:], []byte(joiner)) > strings.Count(text[i:end], joiner) {
+			m.normal = appendComposed(m.normal[:from], text[i:end])
+			m.work.spend(composeWork * (end - i))
 		}
 		if !m.work.spend(normalStep) {
 			return ""

@@ -185,8 +185,8 @@ func TestNormalize(t *testing.T) {
 			text = strings.Repeat("中", normalStep/3-r.IntN(40)) + text + strings.Repeat("b", normalStep-r.IntN(60)) + text
 		}
 		got, want := normalForm(b, text), norm.NFC.String(text)
-		if strings.Contains(want, "\u034f") {
-			continue // 30 marks on one letter: Go puts this character between, at a place that depends on the call
+		if strings.Contains(want, joiner) { // 30 marks on one letter: Go puts this character between
+			want = string(appendComposed(nil, text))
 		}
 		if got != want {
 			at := 0

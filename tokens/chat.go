@@ -49,6 +49,7 @@ type Conversation struct {
 	asked    bool // a user message was read
 	// state of one rendering
 	odd     string
+	left    int // values that may still be read
 	prompts []Prompt
 }
 
@@ -60,7 +61,7 @@ type bodyMember struct {
 // Parse takes note of what a body holds; p is what wire.Peek found in it, which also means that the body is valid
 // JSON. A note other than "" says that the prompt cannot be known; Render must not be called then.
 func (c *Conversation) Parse(e Endpoint, body []byte, p *wire.Peeked) (note string) {
-	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0]}
+	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0], left: maxValues}
 	if !p.Object || p.Opaque {
 		return noteInvalid
 	}
@@ -195,13 +196,13 @@ func (c *Conversation) checkChat() string {
 
 // decode reads one raw value.
 func (c *Conversation) decode(raw string) jinja.Value {
-	r := jsonReader{s: raw}
+	r := jsonReader{s: raw, left: c.left}
 	v, end := r.value(r.space(0))
 	if end < 0 && r.odd == "" {
 		r.odd = noteInvalid
 	}
-	if r.odd != "" && c.odd == "" {
-		c.odd = r.odd
+	if c.left = r.left; r.odd != "" {
+		c.fail(r.odd)
 	}
 	return v
 }
@@ -244,14 +245,24 @@ type chatRequest struct {
 	goOn     bool // continue_final_message
 }
 
+// maxValues is the most JSON values of one body that are read: each takes half a kilobyte and a microsecond to render,
+// at worst. A conversation of maxItems messages in parts has half of it.
+const maxValues = 1 << 16
+
+// begin begins a rendering that may read so many values.
+func (c *Conversation) begin(values int) {
+	c.odd, c.shape, c.asked, c.left = "", 0, false, values
+}
+
 // request turns the body into what the template is given.
 func (c *Conversation) request(t *Template) (r chatRequest, note string) {
-	c.odd, c.shape, c.asked = "", 0, false
+	c.begin(maxValues)
 	if t.refusal != "" {
 		return r, t.refusal
 	}
 	switch c.endpoint {
 	case EndpointChat:
+		r.tools = c.chatTools(c.member("tools"))
 		c.chat(t, &r, 0)
 	case EndpointMessages:
 		c.anthropic(t, &r)

@@ -19,6 +19,7 @@ type jsonReader struct {
 	// odd is why a value cannot be held exactly, empty if all can.
 	odd   string
 	depth int
+	left  int // values that may still be read
 }
 
 func (r *jsonReader) space(i int) int {
@@ -33,6 +34,10 @@ func (r *jsonReader) value(i int) (jinja.Value, int) {
 		if r.depth > maxJSONDepth {
 			r.odd = "deep value"
 		}
+		return jinja.Value{}, -1
+	}
+	if r.left--; r.left < 0 {
+		r.odd = noteTooLong
 		return jinja.Value{}, -1
 	}
 	switch r.s[i] {
@@ -252,11 +257,17 @@ func (r *jsonReader) unit(i int) (rune, bool) {
 	return u, true
 }
 
-// loads is json.loads of a string: one value and nothing behind it.
+// loads is json.loads of a string of the operator's, and says why its value cannot be held exactly.
 func loads(s string) (v jinja.Value, odd string, ok bool) {
-	r := jsonReader{s: s}
+	r := jsonReader{s: s, left: math.MaxInt}
+	v, ok = r.whole()
+	return v, r.odd, ok
+}
+
+// whole reads one value and nothing behind it.
+func (r *jsonReader) whole() (v jinja.Value, ok bool) {
 	v, end := r.value(r.space(0))
-	return v, r.odd, end >= 0 && r.space(end) == len(s)
+	return v, end >= 0 && r.space(end) == len(r.s)
 }
 
 // skipJSON steps over the value at i of text that is known to be valid, fast.

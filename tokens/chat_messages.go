@@ -20,9 +20,8 @@ const (
 // shapes counts the classes for which stability is proven apart (see window.go).
 const shapes = 3
 
-// chat reads a chat completion's messages from item `from` on, and its variables.
+// chat reads a chat completion's messages from item `from` on, and its variables, beside the tools in r.
 func (c *Conversation) chat(t *Template, r *chatRequest, from int) {
-	r.tools = c.chatTools(c.member("tools"))
 	v := t.variant(!r.tools.IsNone())
 	for i := from; i < len(c.items); i++ {
 		r.messages = append(r.messages, c.message(c.decode(c.Item(i)), v))
@@ -399,9 +398,10 @@ func (c *Conversation) callArguments(in jinja.Value) jinja.Value {
 		return in
 	}
 	if in.IsString() && in.AsString() != "" {
-		v, odd, ok := loads(in.AsString())
-		if odd != "" {
-			c.fail(odd)
+		r := jsonReader{s: in.AsString(), left: c.left}
+		v, ok := r.whole()
+		if c.left = r.left; r.odd != "" {
+			c.fail(r.odd)
 		}
 		if ok && v.IsDict() {
 			return v

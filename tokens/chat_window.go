@@ -9,6 +9,9 @@ import (
 // longestWindow is how many items a rendering of new messages may span; beyond it a whole rendering is as good.
 const longestWindow = 24
 
+// maxWindowValues is the most JSON values in a window; of more a whole rendering is as good, too.
+const maxWindowValues = 1 << 14
+
 // shortestHistory is how many old items there must be: below it there is little to gain.
 const shortestHistory = 3
 
@@ -77,20 +80,35 @@ func (c *Conversation) addsUser(n int) bool {
 	return false
 }
 
-// itemRole reads the role of an item without decoding the rest.
-func (c *Conversation) itemRole(i int) (role string) {
-	r := jsonReader{s: c.body}
-	for at := r.space(c.items[i].Start + 1); at < len(c.body) && c.body[at] == '"'; {
+// itemRole reads the role of an item without decoding the rest; of what is no message it is empty.
+func (c *Conversation) itemRole(i int) (role string) { return textMember(c.Item(i), "role") }
+
+// textMember returns the text of a member of an object that is known to be valid JSON, empty where it is no object or
+// the member no text.
+func textMember(raw, member string) (text string) {
+	if raw == "" || raw[0] != '{' {
+		return ""
+	}
+	r := jsonReader{s: raw}
+	for at := r.space(1); at < len(raw) && raw[at] == '"'; {
 		name, end := r.text(at)
-		from := r.space(r.space(end) + 1)
-		if name == "role" && c.body[from] == '"' {
-			role, _ = r.text(from)
+		if end < 0 {
+			return ""
 		}
-		if at = r.space(skipJSON(c.body, from)); at < len(c.body) && c.body[at] == ',' {
+		from := r.space(r.space(end) + 1)
+		if from >= len(raw) {
+			return ""
+		}
+		if name == member {
+			if text = ""; raw[from] == '"' {
+				text, _ = r.text(from)
+			}
+		}
+		if at = r.space(skipJSON(raw, from)); at < len(raw) && raw[at] == ',' {
 			at = r.space(at + 1)
 		}
 	}
-	return role
+	return text
 }
 
 // windows renders a few messages up to item `to` with the generation prompt, and up to item n without. The window
@@ -107,8 +125,8 @@ func (c *Conversation) windows(t *Template, n, to int) (with, before string, ok 
 	if to-from > longestWindow {
 		return "", "", false
 	}
-	var r chatRequest
-	c.odd, c.shape, c.asked = "", 0, false
+	r := chatRequest{tools: c.windowTools()}
+	c.begin(maxWindowValues)
 	if t.refusal != "" {
 		return "", "", false
 	}
@@ -116,7 +134,6 @@ func (c *Conversation) windows(t *Template, n, to int) (with, before string, ok 
 	if c.odd != "" || r.goOn {
 		return "", "", false
 	}
-	r.tools = windowTools(r.tools)
 	v := t.variant(!r.tools.IsNone())
 	if v.thinking && c.shape&ShapeReasoning != 0 || c.shape&ShapeOther != 0 {
 		return "", "", false
@@ -146,10 +163,11 @@ func (t *Template) renderPair(v *variant, r chatRequest, n int) (with, before st
 }
 
 // windowTools stands for any tools: in a window they are rendered in front of what is compared, and only whether
-// there are any can matter behind.
-func windowTools(tools jinja.Value) jinja.Value {
-	if tools.IsNone() {
-		return tools
+// there are any can matter behind. What they are is not read: they were valid when the whole was rendered, and equal
+// heads have equal tools.
+func (c *Conversation) windowTools() jinja.Value {
+	if c.raw("tools") == "" {
+		return jinja.None()
 	}
 	return jinja.NewList([]jinja.Value{probeTool()})
 }

@@ -93,7 +93,7 @@ func memberClass(name, raw string) Class {
 	case "tools":
 		return ClassTools
 	case "tool_choice":
-		if raw == `"none"` {
+		if raw == `"none"` || textMember(raw, "type") == "none" { // Anthropic's form
 			return ClassNoTools
 		}
 	case "chat_template_kwargs":

@@ -23,6 +23,9 @@ type EngineSourceOptions struct {
 	Timeout time.Duration
 	// Queue is how many questions may wait; more are dropped. 0: 16. Each holds a copy of its conversation.
 	Queue int
+	// QueueBytes is how long the conversations of all questions may be that wait or are under way; more are dropped,
+	// but one of any length is taken. 0: 32 MiB.
+	QueueBytes int
 	// Cache is the memory in bytes for the ids (tokens.cache).
 	Cache int
 	// Counts counts for ramjet_tokenize_total; nil counts nothing.
@@ -40,8 +43,9 @@ type EngineSource struct {
 	cache  *cache
 	queue  chan question
 
-	mu    sync.Mutex // guards asked
-	asked map[hash128]bool
+	mu    sync.Mutex      // guards what follows
+	asked map[hash128]int // bytes of the questions that wait or are under way
+	held  int             // all of these
 }
 
 // question is a conversation whose ids are to be fetched.
@@ -63,10 +67,22 @@ func NewEngineSource(o EngineSourceOptions) *EngineSource {
 	if o.Queue <= 0 {
 		o.Queue = 16
 	}
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = 32 << 20
+	}
 	if o.Counts == nil {
 		o.Counts = noCounts{}
 	}
-	return &EngineSource{o: o, hashes: &Source{seed: rand.Uint64()}, cache: newCache(o.Cache), queue: make(chan question, o.Queue), asked: map[hash128]bool{}}
+	return &EngineSource{o: o, hashes: &Source{seed: rand.Uint64()}, cache: newCache(o.Cache), queue: make(chan question, o.Queue), asked: map[hash128]int{}}
+}
+
+// memory is where the ids are kept, for a Source that shares it; nil without an EngineSource. All that they keep has
+// names by seeds of their own.
+func (s *EngineSource) memory() *cache {
+	if s == nil {
+		return nil
+	}
+	return s.cache
 }
 
 func (s *EngineSource) wanted(tokens int) bool { return s.o.Wanted == nil || s.o.Wanted(tokens) }
@@ -129,16 +145,11 @@ func (s *EngineSource) help(p *Prepared, model []byte) {
 // ask queues a question unless the queue is full or the same is waiting.
 func (s *EngineSource) ask(p *Prepared, model []byte, states []hash128) {
 	key := states[len(states)-1]
-	s.mu.Lock()
-	full, waiting := len(s.queue) == cap(s.queue), s.asked[key]
-	if !full {
-		s.asked[key] = true
-	}
-	s.mu.Unlock()
+	room, waiting := s.reserve(key, len(p.scr.conv.body))
 	if waiting {
 		return
 	}
-	if !full {
+	if room {
 		if body, ok := p.scr.conv.appendTokenize(nil, string(model), nil, true); ok {
 			select {
 			case s.queue <- question{string(model), body, key, slices.Clone(states)}:
@@ -151,9 +162,25 @@ func (s *EngineSource) ask(p *Prepared, model []byte, states []hash128) {
 	s.o.Counts.Tokenized(sourceEngine, outcomeDropped)
 }
 
+// reserve notes a question about a body of n bytes, which what is asked hardly exceeds, if there is room for it.
+func (s *EngineSource) reserve(key hash128, n int) (room, waiting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, waiting = s.asked[key]; waiting {
+		return false, true
+	}
+	if len(s.queue) == cap(s.queue) || s.held > 0 && s.held+n > s.o.QueueBytes {
+		return false, false
+	}
+	s.asked[key] = n
+	s.held += n
+	return true, false
+}
+
 func (s *EngineSource) forget(key hash128) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.held -= s.asked[key]
 	delete(s.asked, key)
 }
 

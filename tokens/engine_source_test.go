@@ -201,5 +201,65 @@ func TestEngineSourceKeepsTurnsOnce(t *testing.T) {
 	}
 }
 
+// TestQueueIsBoundedInBytes: however few the questions are. One of any length is asked.
+func TestQueueIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	engine := &fakeEngine{source: testSource(t)}
+	counts := &tally{}
+	size := len(turnsOf("a0", 3, ""))
+	s := NewEngineSource(EngineSourceOptions{Pick: func(string) Asker { return engine }, Queue: 100, QueueBytes: 5*size + size/2, Cache: 8 << 20, Counts: counts})
+	m := NewModel(ModelOptions{Engines: s})
+	var p Prepared
+	for range 2 {
+		for i := range 9 {
+			prepare(t, m, &p, EndpointChat, "m", turnsOf(fmt.Sprint("a", i), 3, ""))
+		}
+		if len(s.queue) != 5 || s.held != 5*size {
+			t.Fatalf("%d wait with %d bytes, of questions of %d", len(s.queue), s.held, size)
+		}
+	}
+	for len(s.queue) > 0 {
+		s.answer(t.Context(), <-s.queue)
+	}
+	if s.held != 0 || len(s.asked) != 0 {
+		t.Errorf("%d bytes are held by nobody, %d", s.held, len(s.asked))
+	}
+	for _, name := range []string{"long", "longer"} {
+		prepare(t, m, &p, EndpointChat, "m", turnsOf(name, 50, ""))
+	}
+	if len(s.queue) != 1 || counts.of("engine dropped") != 2*4+1 {
+		t.Errorf("%d long ones wait, %d dropped", len(s.queue), counts.of("engine dropped"))
+	}
+}
+
+// TestOneMemory: what is made here and what engines made is kept within one limit, and both are found.
+func TestOneMemory(t *testing.T) {
+	t.Parallel()
+	const limit = 300 << 10
+	engine := &fakeEngine{source: testSource(t)}
+	e := NewEngineSource(EngineSourceOptions{Pick: func(string) Asker { return engine }, Cache: limit})
+	s := NewSource(testTokenizer(t), simTemplate(), SourceOptions{Cache: limit, Beside: e})
+	asking := NewModel(ModelOptions{Engines: e})
+	var scr Scratch
+	var p Prepared
+	for i := range 40 {
+		body := turnsOf(fmt.Sprint("a", i), 5, "")
+		for range 2 {
+			checked(t, s, EndpointChat, []byte(body), &scr)
+			prepare(t, asking, &p, EndpointChat, "m", body)
+			for len(e.queue) > 0 {
+				e.answer(t.Context(), <-e.queue)
+			}
+		}
+		if scr.Way() != WaySame || p.Note != notePrefix {
+			t.Fatalf("conversation %d: way %d, %q", i, scr.Way(), p.Note)
+		}
+	}
+	s.cache.check(t)
+	if st := s.Stats(); s.cache != e.cache || st.Bytes > limit || st.Evicted == 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
 func first(n, _ int) int  { return n }
 func second(_, n int) int { return n }

@@ -48,8 +48,8 @@ type HandoffOptions struct {
 }
 
 // Handoff decides which requests carry their token ids to the engine, so that it need not render and tokenize again.
-// It hands over nothing before ProbeHandoff found that an engine reads the ids, and nothing of a class that is not
-// proven. It is safe for concurrent use.
+// It hands over nothing before ProbeHandoff found that an engine reads the ids, and nothing of a class of which no
+// ids were compared. It is safe for concurrent use.
 type Handoff struct {
 	o     HandoffOptions
 	slots [MaxHandoffEngines]atomic.Pointer[engineForms] // nil: unknown; mu is held to store
@@ -79,24 +79,31 @@ func NewHandoff(o HandoffOptions) *Handoff {
 func (h *Handoff) Plan(slot int, p *Prepared, peek *wire.Peeked) (s wire.TokenSplice, ok bool) {
 	f := h.slot(slot)
 	e := p.Class.Endpoint()
-	if f == nil || e >= handoffEndpoints || f.forms[e] == wire.TokenNone || !h.may(p, peek) {
+	if !f.reads(e) || !h.may(p, peek) {
 		return wire.TokenSplice{}, false
 	}
 	h.o.Counts.Handoff(f.name, handoffSent)
 	return wire.TokenSplice{Form: f.forms[e], IDs: p.IDs}, true
 }
 
-// neverHanded are classes whose ids an engine would not use, or that gain nothing.
-const neverHanded = ClassMedia | ClassPrompts | ClassIDs
+// neverHanded are classes whose ids an engine would not use, or that gain nothing, or that nobody can compare: /tokenize
+// knows no tool_choice, by which some engines leave the tools out.
+const neverHanded = ClassMedia | ClassPrompts | ClassIDs | ClassNoTools
 
 // may holds every guard that does not depend on the engine.
 func (h *Handoff) may(p *Prepared, peek *wire.Peeked) bool {
+	return h.could(p, peek) && h.o.Model.parity.mayHand(p.Class)
+}
+
+// could is may without what is known of the class.
+func (h *Handoff) could(p *Prepared, peek *wire.Peeked) bool {
 	if !p.Exact || len(p.Ends) != 1 || len(p.IDs) < max(h.o.MinTokens, 1) || p.guards != 0 || p.Class&neverHanded != 0 {
 		return false
 	}
-	if peek.Echo || peek.KVTransfer || peek.Media || !h.o.Model.parity.proven(p.Class) {
-		return false
-	}
-	state := h.o.Model.parity.state(p.Class)
-	return !state.handed.stopped.Load()
+	return !peek.Echo && !peek.KVTransfer && !peek.Media
+}
+
+// reads reports whether an engine reads the ids of an endpoint's requests.
+func (f *engineForms) reads(e Endpoint) bool {
+	return f != nil && e < handoffEndpoints && f.forms[e] != wire.TokenNone
 }

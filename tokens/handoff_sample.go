@@ -12,7 +12,8 @@ import (
 // 10.18).
 const sampledOf = 100
 
-// Sample is a request whose ids were handed over, to be compared with the engine's own. It holds copies.
+// Sample is a request whose ids were handed over, or might be soon, to be compared with the engine's own. It holds
+// copies.
 type Sample struct {
 	h      *Handoff
 	slot   int
@@ -20,11 +21,31 @@ type Sample struct {
 	class  Class
 	ids    []uint32
 	body   []byte // for /tokenize
+	trial  bool   // the ids were not handed over
 }
 
 // Sample is to be called once for each request that Plan gave ids for. It returns nil for most, and for the 1st, the
-// 101st .. of its class a comparison that is to run beside the request. body and peek are what p was prepared for.
+// 101st .. of its class a comparison that is to run beside the request, or to be dropped (Drop). body and peek are what
+// p was prepared for.
 func (h *Handoff) Sample(slot int, p *Prepared, model string, body []byte, peek *wire.Peeked) *Sample {
+	return h.sample(slot, p, model, body, peek)
+}
+
+// Trial is to be called once for each request that Plan gave no ids for. Of a class that lacks nothing for being handed
+// over but that its ids were compared, since only counts were yet, it is what Sample is; nil for most requests, and for
+// a nil Handoff.
+func (h *Handoff) Trial(slot int, p *Prepared, model string, body []byte, peek *wire.Peeked) *Sample {
+	if !h.slot(slot).reads(p.Class.Endpoint()) || !h.could(p, peek) || !h.o.Model.parity.mayTry(p.Class) {
+		return nil
+	}
+	s := h.sample(slot, p, model, body, peek)
+	if s != nil {
+		s.trial = true
+	}
+	return s
+}
+
+func (h *Handoff) sample(slot int, p *Prepared, model string, body []byte, peek *wire.Peeked) *Sample {
 	state := h.o.Model.parity.state(p.Class)
 	if state == nil || state.handed.sent.Add(1)%sampledOf != 1 {
 		return nil
@@ -48,8 +69,8 @@ func (s *Sample) Run(ctx context.Context, a Asker) (equal bool, err error) {
 	m := s.h.o.Model
 	theirs, err := askIDs(ctx, a, s.body)
 	if err != nil {
-		if state := m.parity.state(s.class); state != nil {
-			state.handed.sent.Store(0)
+		if !s.trial || !errors.Is(err, errCannotAsk) { // a class that the engine refuses may be tried later
+			s.Drop()
 		}
 		if errors.Is(err, errNoTokenize) && s.engine != nil {
 			s.h.replace(s.slot, s.engine, &engineForms{name: s.engine.name, why: "handed-over ids cannot be compared: " + err.Error()})
@@ -62,8 +83,11 @@ func (s *Sample) Run(ctx context.Context, a Asker) (equal bool, err error) {
 		name = s.engine.name
 	}
 	equal = slices.Equal(s.ids, theirs)
-	m.parity.observe(s.class, name, equal, len(s.ids), len(theirs), missesToStop)
+	m.parity.observe(s.class, comparison{engine: name, equal: equal, ids: true, predicted: len(s.ids), reported: len(theirs)})
 	if equal {
+		if s.trial {
+			s.Drop() // the first that is handed over is a sample
+		}
 		return true, nil
 	}
 	s.h.o.Counts.Handoff(name, handoffMismatch)
@@ -73,6 +97,13 @@ func (s *Sample) Run(ctx context.Context, a Asker) (equal bool, err error) {
 			"engine", name, "first_difference", firstDifference(s.ids, theirs), "ours", len(s.ids), "theirs", len(theirs))
 	}
 	return false, nil
+}
+
+// Drop says that nothing was compared: the next request of the class is a sample then.
+func (s *Sample) Drop() {
+	if state := s.h.o.Model.parity.state(s.class); state != nil {
+		state.handed.sent.Store(0)
+	}
 }
 
 // firstDifference is the index of the first id that differs.

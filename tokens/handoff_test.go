@@ -202,17 +202,55 @@ func TestGuards(t *testing.T) {
 			t.Error("handed over though it is off")
 		}
 	}
-	// What usage has shown proves a class too.
+	// Counts alone prove no ids, but one that differs takes back what ids proved, until one is equal again.
 	var p Prepared
 	body := `{` + messages + `,"documents":[]}`
 	peek := prepare(t, h.o.Model, &p, EndpointChat, "m", body)
-	h.o.Model.Observe(p.Class, "a", p.Predicted, p.Predicted)
-	if _, ok := h.Plan(0, &p, peek); !ok {
-		t.Error("a class that was seen equal is not handed over")
+	for range 2 * equalsToResume {
+		h.o.Model.Observe(p.Class, "a", p.Predicted, p.Predicted)
 	}
-	h.o.Model.Observe(p.Class, "a", p.Predicted, p.Predicted+1)
 	if _, ok := h.Plan(0, &p, peek); ok {
-		t.Error("a class that has missed once is handed over")
+		t.Error("a class of which counts were compared only is handed over")
+	}
+	peek = prepare(t, h.o.Model, &p, EndpointChat, "m", `{`+messages+`}`)
+	for _, want := range []bool{false, true} {
+		h.o.Model.Observe(p.Class, "a", p.Predicted, p.Predicted+bit(!want))
+		if h.Would(0, &p, peek) != want {
+			t.Errorf("handed over: %v", !want)
+		}
+	}
+}
+
+// TestNoToolsIsNeverHanded: an engine may leave the tools out where the tool choice is none, and its /tokenize, which does
+// not know the member, would not tell.
+func TestNoToolsIsNeverHanded(t *testing.T) {
+	t.Parallel()
+	h, engine := proven(t, nil, nil)
+	const words = `"messages":[{"role":"user","content":"Some words that make a prompt which is long enough"}],"max_tokens":1,`
+	const tools = `"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}]`
+	for _, c := range []struct {
+		e    Endpoint
+		body string
+		want bool
+	}{
+		{EndpointChat, `{` + words + probeTools + `}`, true},
+		{EndpointChat, `{` + words + `"tool_choice":"auto",` + probeTools + `}`, true},
+		{EndpointChat, `{` + words + `"tool_choice":"none",` + probeTools + `}`, false},
+		{EndpointMessages, `{` + words + tools + `}`, true},
+		{EndpointMessages, `{` + words + `"tool_choice":{"type":"auto"},` + tools + `}`, true},
+		{EndpointMessages, `{` + words + `"tool_choice":{ "disable_parallel_tool_use":true, "type" : "none" },` + tools + `}`, false},
+		{EndpointMessages, `{` + words + `"tool_choice":{"type":"auto","t\u0079pe":"non\u0065"},` + tools + `}`, false},
+		{EndpointMessages, `{` + words + `"tool_choice":{"type":["none"]},` + tools + `}`, true},
+	} {
+		if r := h.o.Model.ProbeParity(t.Context(), engine, "a", "m"); r.Verdict != VerdictOK {
+			t.Fatal(r)
+		}
+		var p Prepared
+		peek := prepare(t, h.o.Model, &p, c.e, "m", c.body)
+		h.o.Model.parity.observe(p.Class, comparison{equal: true, ids: true}) // as if somebody had compared it
+		if !p.Exact || h.Would(0, &p, peek) != c.want {
+			t.Errorf("%s: note %q, class %v, would be handed over %v", c.body, p.Note, p.Class, !c.want)
+		}
 	}
 }
 
@@ -246,8 +284,14 @@ func TestOneDifferenceEndsIt(t *testing.T) {
 		t.Error("no error of an engine that does not answer")
 	}
 	engine.status = 0
+	for range 2 {
+		if s = send(1); s == nil {
+			t.Fatal("no sample after one that failed, or was dropped")
+		}
+		s.Drop()
+	}
 	if s = send(1); s == nil {
-		t.Fatal("no sample after one that failed")
+		t.Fatal("no sample after one that was dropped")
 	}
 	if equal, err := s.Run(t.Context(), engine); !equal || err != nil {
 		t.Errorf("%v, %v", equal, err)
@@ -297,6 +341,55 @@ func TestOneDifferenceEndsIt(t *testing.T) {
 	for _, c := range m.Classes() {
 		if c.HandoffOff != (c.Class == s.class) {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestTrial: of a class of which counts were compared only, one request's ids are, and then it is handed over, or
+// stopped without that any wrong ids went to an engine.
+func TestTrial(t *testing.T) {
+	t.Parallel()
+	for _, differs := range []bool{false, true} {
+		h, engine := proven(t, nil, nil)
+		const body = `{"messages":[{"role":"user","content":"Some words that make a prompt which is long enough"}],"reasoning_effort":"low","chat_template_kwargs":{"a":1}}`
+		var p Prepared
+		peek := prepare(t, h.o.Model, &p, EndpointChat, "m", body)
+		try := func() *Sample { return h.Trial(0, &p, "m", []byte(body), peek) }
+		if try() != nil {
+			t.Error("nothing is known of the class, and its ids are compared")
+		}
+		h.o.Model.Observe(p.Class, "a", 5, 5)
+		if h.Would(0, &p, peek) || h.Trial(1, &p, "m", []byte(body), peek) != nil || (*Handoff)(nil).Trial(0, &p, "m", []byte(body), peek) != nil {
+			t.Error("a class of which counts were compared only is handed over, or compared at an engine that was not probed")
+		}
+		s := try()
+		if s == nil || try() != nil {
+			t.Fatal("no trial, or two at once")
+		}
+		s.Drop()
+		if s = try(); s == nil {
+			t.Fatal("no trial after one that was dropped")
+		}
+		engine.status = 400
+		if _, err := s.Run(t.Context(), engine); err == nil || try() != nil {
+			t.Errorf("%v, or what the engine refuses is tried again at once", err)
+		}
+		engine.status = 0
+		if differs {
+			engine.change = func(ids []uint32) { ids[len(ids)-1]++ }
+		}
+		if equal, err := s.Run(t.Context(), engine); equal == differs || err != nil {
+			t.Fatalf("%v, %v", equal, err)
+		}
+		if try() != nil {
+			t.Error("a class that was tried is tried again")
+		}
+		peek = prepare(t, h.o.Model, &p, EndpointChat, "m", body)
+		if h.Would(0, &p, peek) == differs || p.Exact == differs {
+			t.Errorf("differs %v: exact %v, handed over %v", differs, p.Exact, !differs)
+		}
+		if !differs && h.Sample(0, &p, "m", []byte(body), peek) == nil {
+			t.Error("the first that is handed over is no sample")
 		}
 	}
 }

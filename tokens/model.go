@@ -79,14 +79,14 @@ func (m *Model) SetSource(s *Source) { m.source.Store(s) }
 func (m *Model) Prepare(p *Prepared, e Endpoint, model, body []byte, peek *wire.Peeked) {
 	p.reset(m)
 	c := &p.scr.conv
-	if max := m.o.MaxBytes; max > 0 && len(body) > max {
-		p.Class, p.Note = Class(e), noteTooLong
-		m.estimate(p, body, peek)
-		return
-	}
 	p.scr.begin()
 	defer p.scr.release()
-	note := c.open(e, body, peek)
+	var note string
+	if max := m.o.MaxBytes; max > 0 && len(body) > max {
+		note = c.openLong(e, body, peek)
+	} else {
+		note = c.open(e, body, peek)
+	}
 	p.Class = c.class(peek) | m.names.number(model)
 	p.readGuards(c)
 	m.estimate(p, body, peek)

@@ -22,6 +22,8 @@ type fakeEngine struct {
 	err    error              // instead of an answer
 	change func(ids []uint32) // what it does to the ids
 	other  func(path string, body []byte) (int, string)
+	// counted is one more than what it counts too much of a /v1/messages body; 0: it counts none.
+	counted int
 
 	mu    sync.Mutex
 	asked []string
@@ -33,6 +35,18 @@ func (f *fakeEngine) Post(_ context.Context, path string, body []byte, _ int64) 
 	f.mu.Unlock()
 	if f.err != nil {
 		return 0, nil, f.err
+	}
+	if path == "/v1/messages/count_tokens" && f.counted == 0 {
+		return 404, nil, nil
+	}
+	if path == "/v1/messages/count_tokens" {
+		var got struct{ Model string }
+		ids, ok := f.source.afresh(EndpointMessages, body)
+		_ = json.Unmarshal(body, &got) // what is no JSON names no model
+		if got.Model != "m" || !ok {
+			return 400, nil, nil
+		}
+		return 200, fmt.Appendf(nil, `{"input_tokens":%d}`, len(ids)+f.counted-1), nil
 	}
 	if path != "/tokenize" {
 		status, text := f.other(path, body)
@@ -132,6 +146,36 @@ func TestPrepareNotes(t *testing.T) {
 		if got, want := p.AppendKeys(nil, 1, 2), radix.AppendKeys(nil, 1, p.First(), 2); !slices.Equal(got, want) {
 			t.Errorf("%.80s: keys differ", c.body)
 		}
+	}
+}
+
+// TestLongBodiesKeepTheirSalt: of a body whose prompt is not looked at, what else it says holds.
+func TestLongBodiesKeepTheirSalt(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t), MaxBytes: 1 << 10})
+	text := `"` + strings.Repeat("x", 1<<10) + `"`
+	for e, prompt := range map[Endpoint]string{EndpointChat: `"messages":[{"role":"user","content":` + text + `}]`, EndpointMessages: `"messages":[{"role":"user","content":` + text + `}]`,
+		EndpointCompletions: `"prompt":` + text, EndpointResponses: `"input":` + text} {
+		var p Prepared
+		roots := map[uint64]bool{}
+		for _, salt := range []string{``, `,"cache_salt":"a"`, `,"cache_salt":"b"`} {
+			prepare(t, m, &p, e, "m", `{`+prompt+salt+`,"tools":[1]}`)
+			roots[p.Root("m", "")] = true
+			if p.Note != noteTooLong || !p.ReadsCache() || p.Class&ClassTools == 0 || p.Class.model() == 0 || p.Class.Endpoint() != e || p.Tokens < 100 || len(p.scr.conv.items) > 0 {
+				t.Errorf("%v%s: %q, class %v, %d tokens", e, salt, p.Note, p.Class, p.Tokens)
+			}
+		}
+		if len(roots) != 3 {
+			t.Errorf("%v: prompts of three salts have %d roots", e, len(roots))
+		}
+		if prepare(t, m, &p, e, "m", `{`+prompt+`,"prompt_logprobs":1}`); p.ReadsCache() {
+			t.Errorf("%v: an answer about the prompt is taken from the cache", e)
+		}
+	}
+	var p Prepared
+	prepare(t, m, &p, EndpointChat, "m", `[`+text+`]`)
+	if p.Note != noteTooLong {
+		t.Errorf("no object: %q", p.Note)
 	}
 }
 

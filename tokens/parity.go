@@ -19,21 +19,23 @@ type parity struct {
 	log     Log
 	classes atomic.Pointer[map[Class]*classState]
 
-	mu      sync.Mutex // guards adding classes, foreign, and what of a classState is not atomic
-	foreign map[string]Class
-	strange atomic.Uint64 // one bit for each model's number, modulo 64, that some engine's tokenizer is not ours for
+	mu      sync.Mutex        // guards adding classes, foreign, and what of a classState is not atomic
+	foreign map[string]uint64 // by engine, the bits of the models' numbers that its tokenizer is not ours for
+	strange atomic.Uint64     // all of these bits
 }
 
 // classState is one class.
 type classState struct {
 	stopped atomic.Bool   // approximate
 	seen    atomic.Uint64 // requests while stopped
-	proven  atomic.Bool   // some were found equal, and none different since
+	agrees  atomic.Bool   // some were found equal, and none different since
+	proven  atomic.Bool   // their very ids were, since it last began
+	sure    atomic.Bool   // so were so many in a row that they outweigh what is known of other classes
 
 	// Guarded by parity.mu.
 	equal, missed uint64 // in all
 	misses        int    // since it last began
-	run           int    // equal ones in a row while stopped
+	run           int    // equal ones in a row
 
 	handed handedState
 }
@@ -84,19 +86,47 @@ func (q *parity) hopeless(c Class) string {
 	return ""
 }
 
-func (q *parity) isForeign(c Class) bool { return q.strange.Load()>>(c.model()%64)&1 != 0 }
+// bitOf is a model's bit: its number modulo 64.
+func (c Class) bitOf() uint64 { return 1 << (c.model() % 64) }
+
+func (q *parity) isForeign(c Class) bool { return q.strange.Load()&c.bitOf() != 0 }
+
+func (q *parity) isStopped(c Class) bool {
+	s := q.state(c)
+	return s != nil && s.stopped.Load()
+}
 
 // verdict says why the ids of a class must not be used, "" if they may.
 func (q *parity) verdict(c Class) string {
-	if q.isForeign(c) {
+	switch {
+	case q.isForeign(c):
 		return noteForeign
-	}
-	for _, class := range [...]Class{c, c &^ (ClassReasoning | ClassRoles)} {
-		if s := q.state(class); s != nil && s.stopped.Load() {
-			return noteDrifted
-		}
+	case q.isStopped(c), q.isStopped(c &^ (ClassReasoning | ClassRoles)), q.inherits(c):
+		return noteDrifted
 	}
 	return ""
+}
+
+// inherits reports whether a class that was hardly compared is to be taken for wrong, because what it consists of is:
+// the plainest of its endpoint's, or one with a single of its bits. Ids that the client gave depend on none of it.
+func (q *parity) inherits(c Class) bool {
+	if c&ClassIDs != 0 {
+		return false
+	}
+	if s := q.state(c); s != nil && (s.proven.Load() || s.sure.Load()) {
+		return false
+	}
+	const bits = Class(1)<<classModel - 1 - classEndpoint
+	plain := c &^ bits
+	if q.isStopped(plain) {
+		return true
+	}
+	for left := c & bits; left != 0; left &= left - 1 {
+		if q.isStopped(plain | left&-left) {
+			return true
+		}
+	}
+	return false
 }
 
 // Observe compares Prepared.Predicted with what the engine reported as its prompt tokens: usage.prompt_tokens,
@@ -111,71 +141,95 @@ func (m *Model) Observe(c Class, engine string, predicted, reported int) {
 	if predicted < 1 || reported < 1 {
 		return
 	}
-	m.parity.observe(c, engine, predicted == reported, predicted, reported, 1)
+	m.parity.observe(c, comparison{engine: engine, equal: predicted == reported, predicted: predicted, reported: reported})
 }
 
-// observe takes one comparison of counts or of ids; weight is how many misses a miss counts for.
-func (q *parity) observe(c Class, engine string, equal bool, predicted, reported, weight int) {
+// comparison is one of counts or of ids.
+type comparison struct {
+	engine              string
+	equal               bool
+	ids                 bool // each was compared: one that differs is enough to stop, and none to prove
+	predicted, reported int  // how many there are
+}
+
+func (q *parity) observe(c Class, got comparison) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.grown(c)
-	if equal {
-		s.equal++
-		if !s.stopped.Load() {
-			s.proven.Store(true)
-			return
-		}
-		if s.run++; s.run >= equalsToResume {
-			s.misses, s.run = 0, 0
-			s.stopped.Store(false)
-			s.proven.Store(true)
-			q.log.Info("requests of this class are routed by their token ids again", "class", c.String(), "engine", engine, "equal", s.equal, "missed", s.missed)
-		}
+	if got.equal {
+		q.agree(s, c, got)
 		return
 	}
 	s.missed++
-	s.misses += weight
+	s.misses++
 	s.run = 0
-	s.proven.Store(false)
-	if s.misses >= missesToStop && !s.stopped.Load() {
-		q.stop(s, c, engine, predicted, reported)
+	s.agrees.Store(false)
+	s.sure.Store(false)
+	if (got.ids || s.misses >= missesToStop) && !s.stopped.Load() {
+		q.stop(s, c, got)
+	}
+}
+
+// agree takes an equal comparison; q.mu is held.
+func (q *parity) agree(s *classState, c Class, got comparison) {
+	s.equal++
+	if s.run++; s.stopped.Load() {
+		if s.run < equalsToResume {
+			return
+		}
+		s.misses = 0
+		s.stopped.Store(false)
+		q.log.Info("requests of this class are routed by their token ids again", "class", c.String(), "engine", got.engine, "equal", s.equal, "missed", s.missed)
+	}
+	s.agrees.Store(true)
+	if got.ids {
+		s.proven.Store(true)
+	}
+	if s.run >= equalsToResume {
+		s.sure.Store(true)
 	}
 }
 
 // stop makes a class approximate; q.mu is held.
-func (q *parity) stop(s *classState, c Class, engine string, predicted, reported int) {
+func (q *parity) stop(s *classState, c Class, got comparison) {
 	s.stopped.Store(true)
 	s.proven.Store(false)
-	s.run = 0
-	q.log.Warn("the token ids of requests of this class differ from the engine's: they are routed approximately", "class", c.String(), "engine", engine,
-		"predicted_tokens", predicted, "reported_tokens", reported, "equal", s.equal, "missed", s.missed)
+	q.log.Warn("the token ids of requests of this class differ from the engine's: they are routed approximately", "class", c.String(), "engine", got.engine,
+		"predicted_tokens", got.predicted, "reported_tokens", got.reported, "equal", s.equal, "missed", s.missed)
 }
 
 // Forget drops what was found about an engine that is gone: its tokenizer says nothing about the others'.
-func (m *Model) Forget(engine string) { m.parity.setForeign(engine, 0, false) }
+func (m *Model) Forget(engine string) { m.parity.setForeign(engine, 0) }
 
-// setForeign notes whether an engine's tokenizer is another than ours for a model.
-func (q *parity) setForeign(engine string, c Class, foreign bool) {
+// setForeign notes the bits of the models that an engine's tokenizer is another than ours for.
+func (q *parity) setForeign(engine string, models uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.foreign == nil {
-		q.foreign = map[string]Class{}
+		q.foreign = map[string]uint64{}
 	}
 	delete(q.foreign, engine)
-	if foreign {
-		q.foreign[engine] = c
+	if models != 0 {
+		q.foreign[engine] = models
 	}
 	bits := uint64(0)
-	for _, class := range q.foreign {
-		bits |= 1 << (class.model() % 64)
+	for _, models := range q.foreign {
+		bits |= models
 	}
 	q.strange.Store(bits)
 }
 
-// proven reports whether requests of a class were found equal, and none different since.
-func (q *parity) proven(c Class) bool {
+// mayHand reports whether the ids of a class may be handed over: some were found equal one by one, none of its
+// comparisons failed since, and no handed-over ids ever differed.
+func (q *parity) mayHand(c Class) bool {
 	s := q.state(c)
-	return s != nil && s.proven.Load() && q.verdict(c) == ""
+	return s != nil && s.proven.Load() && s.agrees.Load() && !s.handed.stopped.Load() && q.verdict(c) == ""
+}
+
+// mayTry reports whether nothing keeps the ids of a class from being handed over but that only counts were compared.
+func (q *parity) mayTry(c Class) bool {
+	s := q.state(c)
+	return s != nil && !s.proven.Load() && s.agrees.Load() && !s.handed.stopped.Load() && q.verdict(c) == ""
 }
 
 // Classes returns what is known of the classes that were compared, in the order of their names.
@@ -188,7 +242,7 @@ func (m *Model) Classes() []ClassStatus {
 	defer m.parity.mu.Unlock()
 	out := make([]ClassStatus, 0, len(*list))
 	for c, s := range *list {
-		out = append(out, ClassStatus{Class: c, Exact: m.parity.verdict(c) == "", Proven: s.proven.Load(), Equal: s.equal, Missed: s.missed, HandoffOff: s.handed.stopped.Load()})
+		out = append(out, ClassStatus{Class: c, Exact: m.parity.verdict(c) == "", Proven: s.agrees.Load(), Equal: s.equal, Missed: s.missed, HandoffOff: s.handed.stopped.Load()})
 	}
 	slices.SortFunc(out, func(a, b ClassStatus) int { return strings.Compare(a.Class.String(), b.Class.String()) })
 	return out

@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,15 +53,19 @@ func (r ParityResult) String() string {
 
 // ProbeParity compares the ids of a set of varied prompts, some for each class that is common, with an engine's own
 // (POST /tokenize), and notes what it finds: classes that are equal are proven, one that differs is approximate at
-// once, and with a foreign tokenizer all are until a later probe of that engine finds otherwise. model is the name to
-// ask for, "" for the engine's default. It asks some 25 short questions, one after the other; run it beside requests,
-// when an engine is found and when it has restarted.
-func (m *Model) ProbeParity(ctx context.Context, a Asker, engine, model string) ParityResult {
+// once, and with a foreign tokenizer all are until a later probe of that engine finds otherwise. models are the names
+// that the engine serves: the first is asked for, the engine's default without. It asks some 30 short questions, one
+// after the other; run it beside requests, when an engine is found and when it has restarted.
+func (m *Model) ProbeParity(ctx context.Context, a Asker, engine string, models ...string) ParityResult {
 	s := m.Source()
 	if s == nil {
 		return ParityResult{Verdict: VerdictNoTokenizer}
 	}
-	number := m.names.number([]byte(model))
+	model, numbers := "", Class(0).bitOf() // a request that names no model may come to any engine
+	for i := len(models) - 1; i >= 0; i-- {
+		model = models[i]
+		numbers |= m.names.number([]byte(model)).bitOf()
+	}
 	var r ParityResult
 	for _, text := range plainProbes {
 		body := `{"prompt":` + string(wire.AppendQuoted(nil, text)) + `,"add_special_tokens":false}`
@@ -69,13 +74,13 @@ func (m *Model) ProbeParity(ctx context.Context, a Asker, engine, model string) 
 		case err != nil:
 			return ParityResult{Verdict: VerdictUnreachable, Compared: r.Compared, Err: err}
 		case got.known && !got.equal:
-			m.parity.setForeign(engine, number, true)
+			m.parity.setForeign(engine, numbers)
 			return ParityResult{Verdict: VerdictForeign, Compared: r.Compared + 1}
 		case got.known:
 			r.Compared++
 		}
 	}
-	m.parity.setForeign(engine, number, false)
+	m.parity.setForeign(engine, 0)
 	for _, probe := range probes {
 		got, err := m.compareProbe(ctx, a, probe, model)
 		if err != nil {
@@ -89,7 +94,7 @@ func (m *Model) ProbeParity(ctx context.Context, a Asker, engine, model string) 
 			r.Verdict = VerdictDiffers
 			r.Differ = append(r.Differ, got.class)
 		}
-		m.parity.observe(got.class, engine, got.equal, got.ours, got.theirs, missesToStop)
+		m.parity.observe(got.class, comparison{engine: engine, equal: got.equal, ids: true, predicted: got.ours, reported: got.theirs})
 	}
 	if r.Compared == 0 {
 		return ParityResult{Verdict: VerdictUnreachable, Err: errors.New("it refuses every question")}
@@ -106,29 +111,25 @@ type compared struct {
 }
 
 // compareProbe asks for one prompt's ids. What we do not know, or the engine refuses, is not compared: its requests
-// are approximate, or fail at the engine. But an engine that has no such endpoint is an error.
+// are approximate, or fail at the engine. But an engine that has no such endpoint is an error. Time does not matter
+// here, so that ours are made without limits.
 func (m *Model) compareProbe(ctx context.Context, a Asker, q probe, model string) (got compared, err error) {
 	var peek wire.Peeked
-	var scr Scratch
+	var c Conversation
 	body := []byte(q.body)
 	if err := peek.Peek(body); err != nil {
 		panic("BUG: a probe is no JSON: " + q.body)
 	}
-	scr.begin()
-	defer scr.release()
-	if scr.conv.open(q.endpoint, body, &peek) != "" {
-		return got, nil
-	}
-	class := scr.conv.class(&peek) | m.names.number([]byte(model))
 	s := m.Source()
-	if s == nil {
+	if s == nil || c.Parse(q.endpoint, body, &peek) != "" {
 		return got, nil
 	}
-	ours, note := s.resolve(nil, &scr)
+	ours, note := s.encodeAfresh(&c)
 	if note != "" {
 		return got, nil
 	}
-	question, ok := scr.conv.appendTokenize(nil, model, s.template, false)
+	class := (c.class(&peek) | m.names.number([]byte(model))).withShape(c.Shape())
+	question, ok := c.appendTokenize(nil, model, s.template, false)
 	if !ok {
 		return got, nil
 	}
@@ -141,7 +142,29 @@ func (m *Model) compareProbe(ctx context.Context, a Asker, q probe, model string
 	case err != nil:
 		return got, err
 	}
-	return compared{class: class.withShape(scr.shape), known: true, equal: slices.Equal(ours, theirs), ours: len(ours), theirs: len(theirs)}, nil
+	got = compared{class: class, known: true, equal: slices.Equal(ours, theirs), ours: len(ours), theirs: len(theirs)}
+	if q.endpoint == EndpointMessages && got.equal {
+		got.theirs = askCount(ctx, a, model, q.body, got.theirs)
+		got.equal = got.ours == got.theirs
+	}
+	return got, nil
+}
+
+// askCount asks an engine how many tokens a /v1/messages body has, and returns `without` where it cannot say. What
+// /tokenize is asked was converted here, so that it alone would not show a conversion that differs from the engine's.
+func askCount(ctx context.Context, a Asker, model, body string, without int) int {
+	question := []byte(body)
+	if model != "" {
+		question = append(append(wire.AppendQuoted([]byte(`{"model":`), model), ','), body[1:]...)
+	}
+	status, answer, err := a.Post(ctx, "/v1/messages/count_tokens", question, maxProbeAnswer)
+	var got struct {
+		Tokens int `json:"input_tokens"`
+	}
+	if err != nil || status != 200 || json.Unmarshal(answer, &got) != nil || got.Tokens < 1 {
+		return without
+	}
+	return got.Tokens
 }
 
 type probe struct {
@@ -163,7 +186,8 @@ const probeTools = `"tools":[{"type":"function","function":{"parameters":{"type"
 const probeCall = `{"role":"user","content":"What time is it?"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_00001","type":"function","function":{"name":"clock","arguments":"{\"zone\":\"UTC\",\"count\":2.0}"}}]},` +
 	`{"role":"tool","tool_call_id":"call_00001","content":"12:30"}`
 
-// probes are the classes that clients use most, in every dialect.
+// probes are the classes that clients use most, in every dialect. tool_choice "none" is not among them, as /tokenize
+// does not know it.
 var probes = []probe{
 	{EndpointCompletions, `{"prompt":"Once upon a time"}`},
 	{EndpointCompletions, `{"prompt":"  Two  spaces,\n\na line, and a number 3.14159 "}`},
@@ -176,7 +200,9 @@ var probes = []probe{
 	{EndpointChat, `{"messages":[{"role":"user","content":"What time is it?"}],` + probeTools + `}`},
 	{EndpointChat, `{"messages":[` + probeCall + `],` + probeTools + `}`},
 	{EndpointChat, `{"messages":[` + probeCall + `,{"role":"assistant","content":"Half past twelve."},{"role":"user","content":"Thanks"}],` + probeTools + `}`},
-	{EndpointChat, `{"messages":[{"role":"user","content":"What time is it?"}],"tool_choice":"none",` + probeTools + `}`},
+	{EndpointChat, `{"messages":[{"role":"user","content":"What time is it?"}],"chat_template_kwargs":{"enable_thinking":false},` + probeTools + `}`},
+	{EndpointChat, `{"messages":[{"role":"user","content":"What time is it?"}],"reasoning_effort":"low",` + probeTools + `}`},
+	{EndpointChat, `{"messages":[{"role":"user","content":"What is it?"},{"role":"assistant","reasoning":"The clock knows.","content":"Noon."},` + probeCall + `],` + probeTools + `}`},
 	{EndpointChat, `{"messages":[{"role":"user","content":"Quick answer, please."}],"chat_template_kwargs":{"enable_thinking":false}}`},
 	{EndpointChat, `{"messages":[{"role":"user","content":"Think well."}],"reasoning_effort":"low"}`},
 	{EndpointChat, `{"messages":[{"role":"user","content":"1+1"},{"role":"assistant","reasoning":"Add them.","content":"2"},{"role":"user","content":"2+2"}]}`},

@@ -133,7 +133,9 @@ func TestProbeParity(t *testing.T) {
 		text    string
 		note    string // of a chat afterwards
 	}{
-		{"the same", &fakeEngine{}, VerdictOK, "22 prompts compared", ""},
+		{"the same", &fakeEngine{}, VerdictOK, "24 prompts compared", ""},
+		{"counts messages", &fakeEngine{counted: 1}, VerdictOK, "24 prompts compared", ""},
+		{"counts messages otherwise", &fakeEngine{counted: 3}, VerdictDiffers, "approximately: messages, messages+tools (24", ""},
 		{"another template", &fakeEngine{source: NewSource(testTokenizer(t), other, SourceOptions{})}, VerdictDiffers, "approximately: chat", noteDrifted},
 		{"another vocabulary", &fakeEngine{change: func(ids []uint32) { ids[0]++ }}, VerdictForeign, "does not belong to the model", noteForeign},
 		{"unreachable", &fakeEngine{err: down}, VerdictUnreachable, "connection refused", ""},
@@ -188,10 +190,15 @@ func TestProbesAreVaried(t *testing.T) {
 		}
 		seen = append(seen, p.Class.String())
 	}
-	for _, want := range []string{"completions", "completions+special-tokens", "chat", "chat+tools", "chat+tools+tool-choice-none", "chat+template-arguments", "chat+effort",
+	for _, want := range []string{"completions", "completions+special-tokens", "chat", "chat+tools", "chat+tools+template-arguments", "chat+tools+effort", "chat+tools+reasoning", "chat+template-arguments", "chat+effort",
 		"chat+reasoning", "chat+open", "messages", "messages+tools", "responses", "responses+tools"} {
 		if !slices.Contains(seen, want) {
 			t.Errorf("no probe for %s", want)
+		}
+	}
+	for _, class := range seen {
+		if strings.Contains(class, "tool-choice-none") {
+			t.Errorf("a probe for %s, which /tokenize does not know", class)
 		}
 	}
 }
@@ -240,5 +247,115 @@ func TestForget(t *testing.T) {
 		if prepare(t, m, &p, EndpointChat, "m", hello); p.Note != step.note {
 			t.Errorf("after %q is forgotten a chat is %q, want %q", step.forget, p.Note, step.note)
 		}
+	}
+}
+
+// TestWrongIsInherited: where the plainest class of an endpoint, or one with a single of a class's bits, is wrong, a
+// class that was hardly compared is too.
+func TestWrongIsInherited(t *testing.T) {
+	t.Parallel()
+	other, err := NewTemplate(strings.Replace(simTemplate().source, "<|im_end|>", "<|im_end|> ", 1), TemplateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = `{"messages":[{"role":"user","content":"x"}]`
+	combined := head + `,"chat_template_kwargs":{"a":1},"documents":[],` + probeTools + `}`
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	if r := m.ProbeParity(t.Context(), &fakeEngine{source: NewSource(testTokenizer(t), other, SourceOptions{})}, "a", "m"); r.Verdict != VerdictDiffers {
+		t.Fatal(r)
+	}
+	var p Prepared
+	note := func(e Endpoint, body string) string {
+		t.Helper()
+		prepare(t, m, &p, e, "m", body)
+		return p.Note
+	}
+	for body, e := range map[string]Endpoint{combined: EndpointChat, head + `,"documents":[]}`: EndpointChat, head + `,"max_tokens":1,"thinking":{"type":"enabled"}}`: EndpointMessages} {
+		if got := note(e, body); got != noteDrifted || p.Predicted < 1 {
+			t.Errorf("%s: %q, predicted %d", body, got, p.Predicted)
+		}
+	}
+	if got := note(EndpointCompletions, `{"prompt":["x","y"]}`); got != "" {
+		t.Errorf("completions: %q", got)
+	}
+	if prepare(t, m, &p, EndpointChat, "another", combined); !p.Exact {
+		t.Errorf("another model: %q", p.Note)
+	}
+
+	// One bit alone.
+	m = NewModel(ModelOptions{Source: testSource(t)})
+	if note(EndpointChat, combined) != "" {
+		t.Fatal(p.Note)
+	}
+	class := p.Class
+	for range missesToStop {
+		m.Observe(class&^(ClassTools|ClassArguments), "a", 5, 6)
+	}
+	if got := note(EndpointChat, combined); got != noteDrifted {
+		t.Errorf("with documents: %q", got)
+	}
+	if got := note(EndpointChat, hello); got != "" {
+		t.Errorf("without: %q", got)
+	}
+	// What was seen of the class itself weighs more: twenty equal counts in a row, or equal ids.
+	for range equalsToResume {
+		if got := note(EndpointChat, combined); got != noteDrifted {
+			t.Errorf("after fewer than twenty equal ones: %q", got)
+		}
+		m.Observe(class, "a", 5, 5)
+	}
+	if got := note(EndpointChat, combined); got != "" {
+		t.Errorf("after twenty equal ones: %q", got)
+	}
+	m.Observe(class, "a", 5, 6)
+	if got := note(EndpointChat, combined); got != noteDrifted {
+		t.Errorf("after a miss: %q", got)
+	}
+	m.parity.observe(class, comparison{equal: true, ids: true})
+	if got := note(EndpointChat, combined); got != "" {
+		t.Errorf("after equal ids: %q", got)
+	}
+}
+
+// TestForeignByEveryName: an engine's tokenizer is another one for all the names that it serves, and for requests that
+// name none.
+func TestForeignByEveryName(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	engine := &fakeEngine{source: testSource(t), change: func(ids []uint32) { ids[0]++ }}
+	if r := m.ProbeParity(t.Context(), engine, "a", "m", "n", "adapter"); r.Verdict != VerdictForeign {
+		t.Fatal(r)
+	}
+	var p Prepared
+	for name, want := range map[string]string{"m": noteForeign, "n": noteForeign, "adapter": noteForeign, "": noteForeign, "another": ""} {
+		if prepare(t, m, &p, EndpointChat, name, hello); p.Note != want {
+			t.Errorf("model %q: %q, want %q", name, p.Note, want)
+		}
+	}
+	m.Forget("a")
+	for _, name := range []string{"m", "n", ""} {
+		if prepare(t, m, &p, EndpointChat, name, hello); !p.Exact {
+			t.Errorf("model %q after the engine left: %q", name, p.Note)
+		}
+	}
+}
+
+// TestProbesHaveTime: what the probes compare does not depend on how fast this machine is just now.
+func TestProbesHaveTime(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: NewSource(testTokenizer(t), simTemplate(), SourceOptions{MaxBytes: 8 << 20, MaxTime: 1, Cache: 1 << 20})})
+	if r := m.ProbeParity(t.Context(), &fakeEngine{source: testSource(t)}, "a", "m"); r.Verdict != VerdictOK || r.Compared != 24 {
+		t.Error(r)
+	}
+	if note := m.Source().Unlimited(EndpointChat, []byte(hello)); note != "" {
+		t.Errorf("a plain chat: %q", note)
+	}
+	for body, want := range map[string]string{`{"messages":[]}`: noteInvalid, `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`: noteMedia, `{`: noteInvalid} {
+		if note := m.Source().Unlimited(EndpointChat, []byte(body)); note != want {
+			t.Errorf("%s: %q, want %q", body, note, want)
+		}
+	}
+	if note := NewSource(testTokenizer(t), nil, SourceOptions{}).Unlimited(EndpointChat, []byte(hello)); note != noteNoTemplate {
+		t.Errorf("without a template: %q", note)
 	}
 }

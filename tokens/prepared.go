@@ -117,6 +117,14 @@ func (p *Prepared) Verify(body []byte) func() bool {
 	return p.source.Verify(p.Class.Endpoint(), body, p.IDs, &p.scr)
 }
 
+// Unverified says that what Verify gave will not be run: the next request whose ids are found the same way is verified
+// instead.
+func (p *Prepared) Unverified() {
+	if p.source != nil {
+		p.source.owed[p.scr.way].Store(true)
+	}
+}
+
 // ReadsCache reports whether the engine looks for the prompt in its cache. It does not where the answer speaks of the
 // prompt's own probabilities, which only computing it gives (measured with vLLM 0.32): prompt_logprobs, and logprobs of
 // completions that echo the prompt.

@@ -88,6 +88,7 @@ func (s *Source) renderWhole(dst []uint32, scr *Scratch, at int64) ([]uint32, st
 	if scr.text, note = c.Render(scr.text[:0], s.template); note != "" {
 		return dst, note
 	}
+	scr.rendered = true
 	shape := c.Shape()
 	text := aliasOf(scr.text)
 	special := c.SpecialTokens()

@@ -5,7 +5,7 @@ import "ramjet/wire"
 // open is Parse without a copy and in one pass: c is an alias of body from then on, which must be let go of before
 // body changes. Half a megabyte is read in half the time, and a long conversation's body is what there is most of.
 func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note string) {
-	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0]}
+	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0], left: maxValues}
 	if !p.Object || p.Opaque {
 		return noteInvalid
 	}
@@ -35,6 +35,17 @@ func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note strin
 		return c.parsePrompts()
 	}
 	return noteInvalid
+}
+
+// openLong is open for a body whose prompt is not looked at: what else it says matters all the same, as the cache salt
+// does.
+func (c *Conversation) openLong(e Endpoint, body []byte, p *wire.Peeked) (note string) {
+	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0]}
+	if p.Object && !p.Opaque {
+		c.body = aliasOf(body)
+		c.openMembers(p.Root.Start, "")
+	}
+	return noteTooLong
 }
 
 // openMembers notes where the members of the root object are, and where the elements of the one named list are. It

@@ -110,7 +110,9 @@ func (k *talk) answer() {
 func (k *talk) change() {
 	r := k.r
 	at := r.IntN(len(k.items))
-	switch r.IntN(12) {
+	switch r.IntN(13) {
+	case 12: // what is no message
+		k.items = append(slices.Clone(k.items), [...]string{`""`, `1`, `[]`, `null`, `{}`, `{"role":1}`, `"x"`}[r.IntN(7)])
 	case 0: // edited
 		k.items = slices.Clone(k.items)
 		k.items[at] = `{"role":"user","content":` + k.text() + `}`
@@ -202,6 +204,22 @@ func TestSessionsAreExact(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNoMessage: what stands in a message's place, and is none, behind items that are remembered, and at the end of the
+// body too.
+func TestNoMessage(t *testing.T) {
+	t.Parallel()
+	const old = `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}`
+	for _, p := range testPairs(t) {
+		for _, item := range []string{`""`, "\"\"\n", `"x"`, `1`, `[]`, `[""]`, `null`, `{}`, `{"role":1}`, `{"role":null,"role":"assistant"}`, `{"content":"","role":""}`, `{"r\u006fle":"assistant"}`} {
+			s := NewSource(p.tok, p.tpl, SourceOptions{Cache: 1 << 20})
+			var scr Scratch
+			checked(t, s, EndpointChat, []byte(old+"]}"), &scr)
+			checked(t, s, EndpointChat, []byte(old+","+item+"]}"), &scr)
+			checked(t, s, EndpointChat, []byte(old+","+item+`,{"role":"user","content":"d"}]}`), &scr)
+		}
 	}
 }
 

@@ -28,15 +28,23 @@ const longestTail = 512
 // conversations have in common is a system prompt with tools.
 const leastHead = 1 << 10
 
+// What is done when the time is up already, as a rendering may take it all: a text whose ids are known may then still
+// be had, and needs to be cut, and the short texts between its cuts to be encoded. These take 10 ms and 2 ms at most.
+const (
+	lateCutting  = 1 << 20 // in bytes of common text
+	lateEncoding = 32 << 10
+)
+
 // split cuts a text that follows what state names and notes its parts. The error is ErrTooSlow.
 func (s *Source) split(scr *Scratch, text string, state hash128) error {
 	scr.parts = scr.parts[:0]
-	lim := s.limits(scr)
-	if lim.MaxTime < 0 {
-		lim.MaxTime = 1 // looks at the clock after some work only: what is known at once may still be had
-	}
 	var w work
-	w.begin(Limits{MaxTime: lim.MaxTime})
+	if lim := s.limits(scr); lim.MaxTime < 0 {
+		w.begin(Limits{MaxTime: 1})
+		w.left = lateCutting
+	} else {
+		w.begin(Limits{MaxTime: lim.MaxTime})
+	}
 	for at := 0; ; {
 		start, token := s.tokenizer.bpe.added.cuts.find(text, at, &w)
 		w.spend(partWork)
@@ -97,7 +105,14 @@ func (s *Source) segment(dst []uint32, scr *Scratch, text string, key hash128) (
 			return append(dst, ids...), nil
 		}
 	}
-	lim := s.limits(scr)
+	var lim Limits
+	if len(text) >= shortestSegment {
+		lim = s.lateLimits(scr)
+	} else if lim = s.limits(scr); lim.MaxTime < 0 {
+		if scr.late += len(text) + partWork; scr.late <= lateEncoding {
+			lim.MaxTime = 0
+		}
+	}
 	if lim.MaxTime < 0 {
 		return dst, ErrTooSlow
 	}
@@ -121,6 +136,18 @@ func (s *Source) limits(scr *Scratch) Limits {
 	return lim
 }
 
+// lateLimits are limits, but a rendering that took all the time leaves half of it to encoding what is new, once a call:
+// of a conversation that is long and new each request must get further than the one before.
+func (s *Source) lateLimits(scr *Scratch) Limits {
+	lim := s.limits(scr)
+	if lim.MaxTime >= 0 || !scr.rendered {
+		return lim
+	}
+	scr.rendered = false
+	scr.deadline = time.Now().Add(s.maxTime / 2)
+	return s.limits(scr)
+}
+
 // text appends the ids of a whole text. special: with what the tokenizer puts in front; what it puts behind is the
 // caller's. known is the deepest node that was found, which is of use for put.
 func (s *Source) text(dst []uint32, scr *Scratch, text string, special bool) (out []uint32, known *entry, err error) {
@@ -133,7 +160,7 @@ func (s *Source) text(dst []uint32, scr *Scratch, text string, special bool) (ou
 		if special {
 			dst = append(dst, s.tokenizer.Prefix()...)
 		}
-		lim := s.limits(scr)
+		lim := s.lateLimits(scr)
 		if lim.MaxTime < 0 {
 			return dst, nil, ErrTooSlow
 		}

@@ -38,14 +38,34 @@ func (s *Source) afresh(e Endpoint, body []byte) (ids []uint32, ok bool) {
 	if p.Peek(body) != nil || c.Parse(e, body, &p) != "" {
 		return nil, false
 	}
+	ids, note := s.encodeAfresh(&c)
+	return ids, note == ""
+}
+
+// Unlimited says why a body's ids are not known however long they may take, "" if they are.
+func (s *Source) Unlimited(e Endpoint, body []byte) (note string) {
+	var p wire.Peeked
+	var c Conversation
+	if p.Peek(body) != nil {
+		return noteInvalid
+	}
+	if note = c.Parse(e, body, &p); note != "" {
+		return note
+	}
+	_, note = s.encodeAfresh(&c)
+	return note
+}
+
+// encodeAfresh makes the ids of a conversation that was parsed without a note.
+func (s *Source) encodeAfresh(c *Conversation) (ids []uint32, note string) {
 	texts := c.Prompts()
-	if e != EndpointCompletions {
+	if c.endpoint != EndpointCompletions {
 		if s.template == nil {
-			return nil, false
+			return nil, noteNoTemplate
 		}
 		text, note := c.Render(nil, s.template)
 		if note != "" {
-			return nil, false
+			return nil, note
 		}
 		texts = []Prompt{{Text: string(text)}}
 	}
@@ -62,5 +82,5 @@ func (s *Source) afresh(e Endpoint, body []byte) (ids []uint32, ok bool) {
 			ids = append(ids, s.tokenizer.Suffix()...)
 		}
 	}
-	return ids, true
+	return ids, ""
 }

@@ -33,6 +33,8 @@ type SourceOptions struct {
 	// Cache is the memory in bytes for what is remembered (tokens.cache), above the tokenizer's own. Of a cache too
 	// small for a conversation nothing is gained.
 	Cache int
+	// Beside is an EngineSource whose memory is used, too, instead of memory of Cache bytes. Nil: there is none.
+	Beside *EngineSource
 }
 
 // Source knows the prompts of one model: it turns request bodies into the ids that vLLM makes of them, and remembers
@@ -57,6 +59,7 @@ type Source struct {
 	clock     time.Duration
 
 	counts [ways]atomic.Uint64
+	owed   [ways]atomic.Bool // one that was to be verified was not
 	failed atomic.Uint64
 	whole  atomic.Bool // what was remembered has been wrong once: nothing is, from then on
 }
@@ -64,7 +67,10 @@ type Source struct {
 // NewSource makes a source of a model's tokenizer and chat template; without a template (nil) only completions are
 // known.
 func NewSource(tok *Tokenizer, tpl *Template, o SourceOptions) *Source {
-	s := &Source{tokenizer: tok, template: tpl, maxBytes: o.MaxBytes, maxTime: o.MaxTime, cache: newCache(o.Cache), seed: rand.Uint64()}
+	s := &Source{tokenizer: tok, template: tpl, maxBytes: o.MaxBytes, maxTime: o.MaxTime, seed: rand.Uint64()}
+	if s.cache = o.Beside.memory(); s.cache == nil {
+		s.cache = newCache(o.Cache)
+	}
 	s.roots = [2]hash128{s.hash(kindText, "plain"), s.hash(kindText, "special")}
 	if tpl != nil {
 		s.clock = clockStep(tpl)
@@ -130,11 +136,14 @@ type Scratch struct {
 	ends     []int
 	deadline time.Time
 
-	encoded int    // bytes
-	node    *entry // whose ids the first prompt's begin with
-	shape   Shape  // of the whole conversation
-	way     Way
-	verify  bool
+	encoded int // bytes
+	late    int // bytes that were encoded when the time was up
+	// rendered says that the time was spent on a rendering, too.
+	rendered bool
+	node     *entry // whose ids the first prompt's begin with
+	shape    Shape  // of the whole conversation
+	way      Way
+	verify   bool
 }
 
 // Ends are the ends of the prompts in the ids that Ids appended, in order: one but for completions with a list of
@@ -196,12 +205,13 @@ func (s *Source) resolve(dst []uint32, scr *Scratch) (ids []uint32, note string)
 const sampled = 100
 
 func (s *Source) count(scr *Scratch) {
-	scr.verify = s.counts[scr.way].Add(1)%sampled == 1
+	owed := s.owed[scr.way].Load() && s.owed[scr.way].Swap(false)
+	scr.verify = s.counts[scr.way].Add(1)%sampled == 1 || owed
 }
 
 // begin forgets the last call.
 func (scr *Scratch) begin() {
-	scr.ends, scr.node, scr.way, scr.verify, scr.encoded, scr.shape = scr.ends[:0], nil, WayWhole, false, 0, 0
+	scr.ends, scr.node, scr.way, scr.verify, scr.encoded, scr.late, scr.rendered, scr.shape = scr.ends[:0], nil, WayWhole, false, 0, 0, false, 0
 }
 
 // release lets go of the body and of memory that is too much to keep.

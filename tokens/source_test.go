@@ -142,6 +142,23 @@ func TestSourceNotes(t *testing.T) {
 	}
 }
 
+// TestUnverifiedIsOwed: where a verification was dropped the next request is verified.
+func TestUnverifiedIsOwed(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	var p Prepared
+	for i, want := range []bool{true, true, false} {
+		prepare(t, m, &p, EndpointCompletions, "m", fmt.Sprintf(`{"prompt":"text %d"}`, i))
+		run := p.Verify([]byte(`{"prompt":"x"}`))
+		if (run != nil) != want {
+			t.Errorf("request %d is verified: %v", i+1, run != nil)
+		}
+		if i == 0 {
+			p.Unverified()
+		}
+	}
+}
+
 // TestVerifyFindsOut: a wrong memory is found, and not used any more.
 func TestVerifyFindsOut(t *testing.T) {
 	t.Parallel()
