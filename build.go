@@ -94,6 +94,7 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	for _, m := range first.present {
 		a.feeds.add(m)
 	}
+	a.setHorizons(first)
 	metrics.SetResidencySource(a.recorded, a.index.Bytes)
 	a.router = route.New(a.book, a.index, a.memory, settings, first.set())
 	decisions := route.NewRing(keptDecisions)
@@ -119,19 +120,24 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	if err := a.newGPUs(cfg); err != nil {
 		return nil, err
 	}
+	return a, a.newWeb(cfg, decisions)
+}
+
+// newWeb makes the operator's view, which sees all the rest.
+func (a *app) newWeb(cfg *config.Config, decisions *route.Ring) error {
 	token, err := secret(cfg.Admin.TokenFile)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.web = web.New(web.Options{
 		Version: version, Policy: cfg.Route.Policy,
-		Present: func() []*engine.Engine { return a.roster.Load().engines() }, Monitor: a.monitor, Metrics: metrics, Leases: a.leases,
+		Present: func() []*engine.Engine { return a.roster.Load().engines() }, Monitor: a.monitor, Metrics: a.metrics, Leases: a.leases,
 		Decisions: decisions, Explain: a.proxy.Explain,
 		Routing: a.routing, Work: a.work, Residency: a.residency, GPUs: a.gpus,
 		Config: func() any { return a.current.Load().Values() }, Reload: func() web.Reloaded { return a.reload("POST /-/reload") },
 		Ready: a.ready, Token: token, Loopback: onLoopback(cfg.Admin.Listen),
 	})
-	return a, nil
+	return nil
 }
 
 // keptDecisions is how many explanations can be asked for afterwards.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -44,6 +45,7 @@ func probeEngines(ctx context.Context, cfg *config.Config, out io.Writer) bool {
 	quiet := *cfg
 	quiet.Log.Level = "error"
 	quiet.Handoff.Mode = "auto" // asked for anyway, to tell what it would bring
+	quiet.Journal.Path = ""     // whose folder is for serve to make
 	a, err := build(&quiet, out, false)
 	if err != nil {
 		fmt.Fprintln(out, err)
@@ -104,7 +106,10 @@ func (p *probing) reach(ctx context.Context) bool {
 	if err == nil {
 		p.models, err = readModels(body)
 	}
-	if err != nil || len(p.models.IDs) == 0 {
+	if err == nil && len(p.models.IDs) == 0 {
+		err = errors.New("it lists none")
+	}
+	if err != nil {
 		p.say("bad", "model", "GET /v1/models: %v", err)
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 
 // check validates the configuration and, if wanted, asks the engines.
 func check(ctx context.Context, load func() (*config.Config, error), probe bool) int {
-	code := cli.Check(os.Stdout, os.Stderr, load)
+	code := cli.Check(os.Stdout, os.Stderr, load, usable)
 	if code != exitOK || !probe {
 		return code
 	}
@@ -20,7 +20,7 @@ func check(ctx context.Context, load func() (*config.Config, error), probe bool)
 	if err != nil {
 		return report(err)
 	}
-	if !probeEngines(ctx, cfg, os.Stdout) {
+	if !probeEngines(ctx, cfg, os.Stdout) || ctx.Err() != nil {
 		return exitProblem
 	}
 	return exitOK

@@ -10,7 +10,7 @@ import (
 
 // demo runs two simulated engines, this proxy in front of them, and a load.
 func demo(ctx context.Context, flags []string, once bool) int {
-	return report(cli.Demo(ctx, cli.DemoOptions{
+	return report(untilTold(cli.Demo(ctx, cli.DemoOptions{
 		Out: os.Stdout, Flags: flags, Env: os.Environ(), Once: once,
 		Serve: func(cfg *config.Config) (*cli.Running, error) {
 			a, err := build(cfg, os.Stderr, false)
@@ -27,5 +27,5 @@ func demo(ctx context.Context, flags []string, once bool) int {
 			}
 			return &cli.Running{Public: a.public[0].Addr().String(), Admin: a.admin.Addr().String(), Stop: a.close}, nil
 		},
-	}))
+	})))
 }

@@ -142,12 +142,13 @@ func (f *feedOf) run(ctx context.Context) {
 			}
 			continue
 		}
-		f.follow(ctx, o)
+		f.follow(ctx, o, wait)
 	}
 }
 
-// follow runs one feed until its source is another one.
-func (f *feedOf) follow(ctx context.Context, o kvevents.Options) {
+// follow runs one feed until its source is another one; wait is when to ask
+// whether it is, 0 for not before a restart.
+func (f *feedOf) follow(ctx context.Context, o kvevents.Options, wait time.Duration) {
 	fctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The feed before may have been believed; this one tells only what changes.
@@ -161,7 +162,7 @@ func (f *feedOf) follow(ctx context.Context, o kvevents.Options) {
 		feed.Run(fctx)
 		close(done)
 	}()
-	f.untilMoved(ctx, &o)
+	f.untilMoved(ctx, &o, wait)
 	f.now.Store(nil)
 	cancel()
 	<-done
@@ -170,9 +171,12 @@ func (f *feedOf) follow(ctx context.Context, o kvevents.Options) {
 
 // untilMoved returns when ctx ends, or a restarted engine tells another source
 // than o. One that restarts cannot be asked at first.
-func (f *feedOf) untilMoved(ctx context.Context, o *kvevents.Options) {
+func (f *feedOf) untilMoved(ctx context.Context, o *kvevents.Options, wait time.Duration) {
 	var later <-chan time.Time
 	for {
+		if wait > 0 {
+			later = time.After(wait)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -180,10 +184,11 @@ func (f *feedOf) untilMoved(ctx context.Context, o *kvevents.Options) {
 		case <-later:
 		}
 		later = nil
-		next, why, wait := f.source(ctx)
+		var next kvevents.Options
+		var why string
+		next, why, wait = f.source(ctx)
 		switch {
-		case why != "":
-			later = time.After(wait)
+		case why != "" || wait > 0: // what it does not tell now may be as before
 		case next.Events != o.Events || next.Replay != o.Replay || next.Topic != o.Topic || next.Ranks != o.Ranks:
 			f.all.wiring.Forget(f.slot)
 			return
@@ -192,7 +197,9 @@ func (f *feedOf) untilMoved(ctx context.Context, o *kvevents.Options) {
 }
 
 // source finds out where the engine's events are; why says that there are none
-// to follow, and wait when to look again.
+// to follow, and wait when to look again. A wait without a why is due to a
+// replay socket that the engine could not be asked for: its events can be
+// followed until then.
 func (f *feedOf) source(ctx context.Context) (o kvevents.Options, why string, wait time.Duration) {
 	o = kvevents.Options{
 		Name: f.e.Name, Slot: f.slot, Topic: f.cfg.Topic, Residency: f.held, Wiring: f.all.wiring, Metrics: f, Log: f.all.log,
@@ -202,26 +209,18 @@ func (f *feedOf) source(ctx context.Context) (o kvevents.Options, why string, wa
 		return o, "events are off in the configuration", askAgain
 	}
 	if f.cfg.Events != "auto" {
-		if err := f.configured(&o); err != nil {
+		wait, err := f.configured(ctx, &o)
+		if err != nil {
 			return o, err.Error(), askAgain
 		}
-		return o, "", 0
+		return o, "", wait
 	}
 	if f.e.Models() == nil {
 		return o, "not asked for its events yet", askSoon
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	status, body, err := f.e.Get(ctx, "/kv_event_sources", maxSources)
-	switch {
-	case err != nil:
-		return o, "its event sources cannot be asked for", askSoon
-	case status != http.StatusOK:
-		return o, fmt.Sprintf("it does not tell its event sources (GET /kv_event_sources answers %d): set engines.events", status), askAgain
-	}
-	sources, err := kvevents.ParseSources(body, f.e.URL.Hostname())
-	if err != nil {
-		return o, err.Error(), askAgain
+	sources, why, wait := f.ask(ctx)
+	if why != "" {
+		return o, why, wait
 	}
 	if len(sources) == 0 {
 		return o, "it publishes no events: start it with --kv-events-config", askAgain
@@ -232,23 +231,50 @@ func (f *feedOf) source(ctx context.Context) (o kvevents.Options, why string, wa
 		o.Topic = s.Topic
 	}
 	if f.cfg.Replay != "auto" {
-		o.Replay, err = endpoint(f.cfg.Replay)
-	}
-	if err != nil {
-		return o, err.Error(), askAgain
+		var err error
+		if o.Replay, err = endpoint(f.cfg.Replay); err != nil {
+			return o, err.Error(), askAgain
+		}
 	}
 	return o, "", 0
 }
 
-// configured takes the endpoints from the configuration.
-func (f *feedOf) configured(o *kvevents.Options) (err error) {
+// ask asks the engine where its events are; why says that it does not tell.
+func (f *feedOf) ask(ctx context.Context) (sources []kvevents.Source, why string, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	status, body, err := f.e.Get(ctx, "/kv_event_sources", maxSources)
+	switch {
+	case err != nil:
+		return nil, "its event sources cannot be asked for", askSoon
+	case status != http.StatusOK:
+		return nil, fmt.Sprintf("it does not tell its event sources (GET /kv_event_sources answers %d): set engines.events", status), askAgain
+	}
+	if sources, err = kvevents.ParseSources(body, f.e.URL.Hostname()); err != nil {
+		return nil, err.Error(), askAgain
+	}
+	return sources, "", 0
+}
+
+// configured takes the endpoints from the configuration, and where that leaves
+// the replay socket to the engine, asks for it. An engine that does not tell
+// has none; wait says when to ask one that gave no answer at all.
+func (f *feedOf) configured(ctx context.Context, o *kvevents.Options) (wait time.Duration, err error) {
 	if o.Events, err = endpoint(f.cfg.Events); err != nil {
-		return err
+		return 0, err
 	}
 	if f.cfg.Replay != "auto" {
 		o.Replay, err = endpoint(f.cfg.Replay)
+		return 0, err
 	}
-	return err
+	sources, _, wait := f.ask(ctx)
+	if len(sources) > 0 {
+		o.Replay = sources[0].Replay
+	}
+	if wait != askSoon {
+		wait = 0 // it answered
+	}
+	return wait, nil
 }
 
 // endpoint reads a setting; off is the zero Endpoint.

@@ -65,6 +65,23 @@ func printOf(name string) uint64 {
 	return h.Sum64()
 }
 
+// endsLine reports whether the last character of a file ends a line; one that
+// cannot be read is left to those who say why.
+func endsLine(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = f.Close() }()
+	var last [1]byte
+	if _, err := f.Seek(-1, io.SeekEnd); err != nil {
+		info, err := f.Stat()
+		return err != nil || info.Size() > 0
+	}
+	_, err = f.Read(last[:])
+	return err != nil || last[0] == '\n'
+}
+
 // Times of the watch over files.
 const (
 	// fileQuiet is how long nothing must happen to a file before it is read:
@@ -88,6 +105,7 @@ type fileWatch struct {
 	mu    sync.Mutex      // guards what follows
 	names map[string]bool // whose change counts
 	dirs  map[string]bool // that are watched
+	whole bool            // nothing was missing at the last look
 }
 
 // newFileWatch returns nil, and says so in the log, where the system has no
@@ -116,10 +134,15 @@ func (w *fileWatch) run(ctx context.Context) {
 	defer wg.Wait()
 	defer func() { _ = w.fs.Close() }()
 	wg.Go(func() {
-		settle(ctx, touched, fileQuiet, fileLongest, func() {
-			if !w.rescan() {
+		again := func() {
+			if !w.complete() {
 				time.AfterFunc(fileMissing, touch)
 			}
+		}
+		again()
+		settle(ctx, touched, fileQuiet, fileLongest, func() {
+			w.rescan()
+			again()
 			w.changed()
 		})
 	})
@@ -159,8 +182,8 @@ func (w *fileWatch) counts(name string) bool {
 }
 
 // rescan finds out anew which names lead to the files, and watches the folders
-// that hold them. It reports whether all files are there.
-func (w *fileWatch) rescan() bool {
+// that hold them.
+func (w *fileWatch) rescan() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	whole := true
@@ -189,8 +212,14 @@ func (w *fileWatch) rescan() bool {
 			whole = false
 		}
 	}
-	w.dirs = dirs
-	return whole
+	w.dirs, w.whole = dirs, whole
+}
+
+// complete reports whether all files are there, and their folders watched.
+func (w *fileWatch) complete() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.whole
 }
 
 // mostLinks bounds the links on the way to a file, as Linux does.

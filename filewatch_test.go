@@ -169,8 +169,12 @@ func TestFileWatch(t *testing.T) {
 		{"gone", func() { step(os.Remove(at("conf/file"))) }, true},
 		{"here again", func() { data("conf/file", "8") }, true},
 	} {
-		time.Sleep(fileQuiet) // what came before has settled
 		before := changes.Load()
+		for calm := time.Now(); time.Since(calm) < 5*fileQuiet; time.Sleep(5 * time.Millisecond) {
+			if now := changes.Load(); now != before {
+				before, calm = now, time.Now() // what came before has not settled
+			}
+		}
 		way.do()
 		limit := 10 * time.Second
 		if !way.sees {
@@ -182,6 +186,14 @@ func TestFileWatch(t *testing.T) {
 			t.Fatalf("%s: seen %v", way.name, got)
 		}
 	}
+}
+
+// TestFileWatchOfWhatIsMissing: what could not be watched at the start is tried
+// again, without an event that would tell of it.
+func TestFileWatchOfWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	changes := watching(t, filepath.Join(t.TempDir(), "file"))
+	soon(t, "it is looked for again", func() bool { return changes.Load() > 0 })
 }
 
 // TestPrints tell contents apart, and a missing file from an empty one.

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -41,4 +44,50 @@ func TestListenTCPFindsVanishedClients(t *testing.T) {
 			t.Errorf("option %d of level %d is %d, want %d (%v, %v)", o.name, o.level, got, o.want, cerr, err)
 		}
 	}
+}
+
+// TestListenOnLeavesLiveSockets: only a refusal tells that a socket file was
+// left behind. One whose backlog is full has somebody behind it.
+func TestListenOnLeavesLiveSockets(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "socket")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		var c net.Conn
+		if c, err = net.Dial("unix", path); err == nil {
+			defer func() { _ = c.Close() }()
+		}
+	}
+	if !errors.Is(err, syscall.EAGAIN) {
+		t.Fatalf("the backlog is not full: %v", err)
+	}
+	if ln, err := listenOn("unix://" + path); err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+		if ln != nil {
+			_ = ln.Close()
+		}
+		t.Errorf("%v, want that the address is in use", err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the socket of another is gone: %v", err)
+	}
+
+	left := filepath.Join(t.TempDir(), "left")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.SetUnlinkOnClose(false)
+	_ = ln.Close()
+	again, err := listenOn("unix://" + left)
+	if err != nil {
+		t.Fatalf("a file left behind: %v", err)
+	}
+	_ = again.Close()
 }

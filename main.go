@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -115,16 +116,18 @@ func run(args []string) int {
 	if err != nil {
 		return usage(rest, err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	load := func() (*config.Config, error) {
 		return config.Load(config.LoadOptions{Args: flags, Env: os.Environ(), KnownVariables: []string{"RAMJET_PORT_FILE"}})
 	}
-	switch strings.Fields(k.Command())[0] {
-	case "serve":
-		return serve(load, c.Serve.PortFile)
+	command := strings.Fields(k.Command())[0]
+	if command == "serve" {
+		return serve(load, c.Serve.PortFile) // which takes the signals itself
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	switch command {
 	case "sim":
-		return report(sim.Run(ctx, sim.Flags(c.Sim), os.Stdout))
+		return report(untilTold(sim.Run(ctx, sim.Flags(c.Sim), os.Stdout)))
 	case "demo":
 		return demo(ctx, flags, c.Demo.Once)
 	case "check":
@@ -148,15 +151,15 @@ func run(args []string) int {
 // split takes the settings out of the arguments. The simulator has none, and
 // flags of the same names.
 func split(args []string) (flags, rest []string) {
-	for _, a := range args {
-		if a == "sim" {
-			return nil, args
-		}
-		if !strings.HasPrefix(a, "-") {
-			break
-		}
+	if isSim(args) {
+		return nil, args
 	}
 	return config.ParseArgs(args)
+}
+
+func isSim(args []string) bool {
+	i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
+	return i >= 0 && args[i] == "sim"
 }
 
 func wantsHelp(args []string) bool {
@@ -181,7 +184,11 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 }
 
 // usage explains a command line that cannot be read, naming the nearest flag.
+// Flags of the simulator are known to the parser alone.
 func usage(rest []string, err error) int {
+	if isSim(rest) {
+		rest = nil
+	}
 	if problems := config.UnknownFlags(rest, "port-file", "once", "set", "json", "requests", "url", "model", "from", "timeout", "interval", "probe", "id", "path", "help"); len(problems) > 0 {
 		fmt.Fprintln(os.Stderr, problems.Error())
 		return exitUsage
@@ -190,9 +197,17 @@ func usage(rest []string, err error) int {
 	return exitUsage
 }
 
+// untilTold forgives the end that a signal makes of what runs until one comes.
+func untilTold(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
 // report prints an error and returns its exit code.
 func report(err error) int {
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil {
 		return exitOK
 	}
 	fmt.Fprintln(os.Stderr, "ramjet:", err)

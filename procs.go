@@ -51,12 +51,32 @@ func newGovernor() *governor {
 	}
 	g := &governor{
 		most: runtime.GOMAXPROCS(0), n: 1, cpu: processCPU, born: time.Now().Add(-governorStep),
-		// Changing the number stops the world and waits for a collection
-		// under way, which no request should.
-		set: func(n int) { go runtime.GOMAXPROCS(n) },
+		set: newLatest(func(n int) { runtime.GOMAXPROCS(n) }).set,
 	}
 	g.set(1)
 	return g
+}
+
+// latest applies numbers beside those who set them: changing the processors
+// stops the world and waits for a collection under way, which no request
+// should. Of numbers that overtake each other the one set last stays.
+type latest struct {
+	apply  func(n int)
+	wanted atomic.Int64
+	turn   chan struct{} // full while somebody applies
+}
+
+func newLatest(apply func(n int)) *latest {
+	return &latest{apply: apply, turn: make(chan struct{}, 1)}
+}
+
+func (l *latest) set(n int) {
+	l.wanted.Store(int64(n))
+	go func() {
+		l.turn <- struct{}{}
+		defer func() { <-l.turn }()
+		l.apply(int(l.wanted.Load()))
+	}()
 }
 
 // tick looks at the load if the last look is long enough ago.

@@ -76,6 +76,27 @@ func TestGovernor(t *testing.T) {
 	}
 }
 
+// TestLatestStays: of two numbers on their way the one set last is in force in
+// the end, even if the first takes long.
+func TestLatestStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in atomic.Int64
+		l := newLatest(func(n int) {
+			if n == 2 {
+				time.Sleep(time.Second) // a collection is under way
+			}
+			in.Store(int64(n))
+		})
+		l.set(2)
+		synctest.Wait()
+		l.set(4)
+		time.Sleep(10 * time.Second)
+		if n := in.Load(); n != 4 {
+			t.Errorf("%d stays, want the last", n)
+		}
+	})
+}
+
 func TestGovernorLooksSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := play(2, 1)

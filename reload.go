@@ -26,10 +26,11 @@ type reloads struct {
 	tls     atomic.Pointer[tls.Config]     // of the public port
 	watched *fileWatch                     // nil: no file is looked at
 
-	reloading sync.Mutex      // one at a time; guards what follows
-	life      context.Context // of what runs; nil before and after
-	lastSlot  int             // that was given to an engine
-	seen      prints          // of the files when they were last read
+	reloading sync.Mutex             // one at a time; guards what follows
+	life      context.Context        // of what runs; nil before and after
+	lastSlot  int                    // that was given to an engine
+	seen      prints                 // of the files when they were last read
+	same      map[string]os.FileInfo // of those files, to know one again that is written in place
 
 	files atomic.Pointer[[]string] // the names in seen
 }
@@ -39,11 +40,7 @@ type plan struct {
 	cfg              *config.Config // as it will be in force
 	changed, restart []string       // keys
 	seats            []seat
-	proxy            proxy.Settings
-	route            route.Settings
-	tls              *tls.Config // nil without
-	gpus             gpu.Options
-	token            string
+	read
 }
 
 // seat is an engine of the new configuration.
@@ -71,7 +68,11 @@ func (a *app) reload(how string) web.Reloaded {
 	if a.life == nil || a.life.Err() != nil {
 		return web.Reloaded{Err: errors.New("ramjet does not run")}
 	}
-	p, err := a.loadAgain()
+	var p *plan
+	err := a.halfWritten(how)
+	if err == nil {
+		p, err = a.loadAgain()
+	}
 	if a.watched != nil {
 		a.watched.rescan()
 	}
@@ -96,12 +97,12 @@ func (a *app) reload(how string) web.Reloaded {
 func (a *app) followFiles(hangUps <-chan os.Signal) {
 	ctx := a.life
 	a.reloading.Lock()
-	a.saw(printsOf(readFiles(a.current.Load())))
 	a.watched = newFileWatch(a.log, func() []string { return *a.files.Load() }, a.filesChanged)
 	a.reloading.Unlock()
 	if a.watched != nil {
 		a.wg.Go(func() { a.watched.run(ctx) })
 	}
+	a.filesChanged() // what changed while nobody watched
 	a.wg.Go(func() {
 		for {
 			select {
@@ -120,8 +121,37 @@ func (a *app) filesChanged() {
 	same := maps.Equal(printsOf(*a.files.Load()), a.seen)
 	a.reloading.Unlock()
 	if !same {
-		a.reload("a file's change")
+		a.reload(byFile)
 	}
+}
+
+// byFile is who wanted a reload that nobody asked for.
+const byFile = "a file's change"
+
+// halfWritten tells why a file that changed by itself is not read yet: it is
+// the file that it was, not another one in its place, and it is empty or ends
+// inside a line. The first half of a configuration can be one too, without the
+// keys that guard the port.
+func (a *app) halfWritten(how string) error {
+	if how != byFile {
+		return nil
+	}
+	was := a.same
+	a.saw(printsOf(*a.files.Load())) // so that its end is a change
+	cfg := a.current.Load()
+	var problems config.Problems
+	for _, name := range []string{cfg.File(), cfg.Auth.KeysFile} {
+		if now := a.same[name]; now != nil && os.SameFile(was[name], now) && !endsLine(name) {
+			problems = append(problems, config.Problem{
+				File: name, Message: "it is empty, or ends inside a line, as while it is written",
+				Hint: "end it with a newline, or send SIGHUP to take it as it is",
+			})
+		}
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
 }
 
 // loadAgain reads the configuration and what it names. Fingerprints are taken
@@ -145,8 +175,13 @@ func (a *app) loadAgain() (*plan, error) {
 
 // saw notes what the files hold.
 func (a *app) saw(seen prints) {
-	a.seen = seen
+	a.seen, a.same = seen, map[string]os.FileInfo{}
 	names := slices.Sorted(maps.Keys(seen))
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			a.same[name] = info
+		}
+	}
 	a.files.Store(&names)
 }
 
@@ -188,44 +223,68 @@ func (a *app) prepare(next *config.Config) (*plan, error) {
 		}
 	}
 	var problems config.Problems
+	if p.read, problems = readNamed(p.cfg); len(problems) > 0 {
+		return nil, problems
+	}
+	var err error
+	p.seats, err = a.place(p.cfg, p.keys)
+	return p, err
+}
+
+// read is what a configuration's files hold, ready to be used.
+type read struct {
+	proxy proxy.Settings
+	route route.Settings
+	tls   *tls.Config // nil without
+	gpus  gpu.Options
+	token string
+	keys  []string // of the engines
+}
+
+// readNamed reads what a configuration names, each with the reader of those who
+// will use it.
+func readNamed(cfg *config.Config) (r read, problems config.Problems) {
 	check := func(key string, err error) {
 		if err != nil {
-			problems = append(problems, p.cfg.Problem(key, err))
+			problems = append(problems, cfg.Problem(key, err))
 		}
 	}
 	var err error
-	p.proxy, err = proxySettings(p.cfg)
+	r.proxy, err = proxySettings(cfg)
 	check("auth.keys_file", err)
-	p.route, err = routeSettings(p.cfg)
+	r.route, err = routeSettings(cfg)
 	check("route.cohort_key_file", err)
-	p.gpus, err = gpuOptions(p.cfg)
+	r.gpus, err = gpuOptions(cfg)
 	check("gpu.dcgm", err)
-	p.token, err = secret(p.cfg.Admin.TokenFile)
+	r.token, err = secret(cfg.Admin.TokenFile)
 	check("admin.token_file", err)
-	p.tls, err = tlsConfig(p.cfg)
+	r.tls, err = tlsConfig(cfg)
 	check("tls.cert", err)
-	p.seats, err = a.place(p.cfg, check)
-	if err != nil {
-		return nil, err
+	for i := range cfg.Engines {
+		c := &cfg.Engines[i]
+		key, err := secret(c.APIKeyFile)
+		check("engines."+c.Name+".api_key_file", err)
+		r.keys = append(r.keys, key)
 	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	return p, nil
+	return r, problems
+}
+
+// usable tells what keeps serve from using a configuration's files.
+func usable(cfg *config.Config) config.Problems {
+	_, problems := readNamed(cfg)
+	return problems
 }
 
 // place gives every engine of a configuration its seat: one whose address is
 // the same keeps its own.
-func (a *app) place(cfg *config.Config, check func(key string, err error)) ([]seat, error) {
+func (a *app) place(cfg *config.Config, keys []string) ([]seat, error) {
 	r := a.roster.Load()
 	var seats []seat
 	var fresh []*member
 	last := a.lastSlot
 	for i := range cfg.Engines {
 		c := &cfg.Engines[i]
-		key, err := secret(c.APIKeyFile)
-		check("engines."+c.Name+".api_key_file", err)
-		s := seat{cfg: c, settings: engineSettings(cfg, c, key)}
+		s := seat{cfg: c, settings: engineSettings(cfg, c, keys[i])}
 		if was := r.named(c.Name); was != nil && was.cfg.URL == c.URL {
 			s.was, s.slot = was, was.slot
 		} else if s.slot = r.freeSlot(last, fresh); s.slot < 0 {
@@ -272,6 +331,7 @@ func (a *app) commit(p *plan) {
 	handoff := a.current.Load().Handoff != p.cfg.Handoff
 	a.current.Store(p.cfg)
 	a.roster.Store(now)
+	a.setHorizons(now)
 	a.router.SetSettings(p.route)
 	a.router.SetMembers(now.set())
 	a.monitor.Tune(probeTuning(p.cfg))

@@ -129,6 +129,14 @@ func (a *app) horizon(name string) int64 {
 	return int64(a.residency(name).CapacityTokens)
 }
 
+// setHorizons sets how far each engine's memory reaches, which nobody else does
+// for an engine that tells nothing of its cache.
+func (a *app) setHorizons(r *roster) {
+	for _, m := range r.present {
+		a.memory.SetCapacity(m.slot, a.horizon(m.engine.Name))
+	}
+}
+
 // lost drops what is known of an engine's cache: its process is another one, or
 // gone.
 func (a *app) lost(e *engine.Engine, why string) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -22,29 +23,25 @@ import (
 // serve runs the proxy until it is told to stop: the first signal drains, the
 // second ends at once.
 func serve(load func() (*config.Config, error), portFile string) int {
-	cfg, err := load()
-	if err != nil {
-		return report(err)
-	}
+	// Before all that takes time: a signal while Ramjet starts is obeyed once it runs.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	// A log whose reader has died loses its lines; Go would end the process, and every stream with it.
 	signal.Ignore(syscall.SIGPIPE)
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	defer signal.Stop(hangUps)
 	memory := limitMemory()
-	a, err := build(cfg, os.Stderr, true)
+	a, err := assemble(load, os.Stderr)
 	if err != nil {
 		return report(err)
 	}
-	sayMemory(a.log, cfg, memory)
+	sayMemory(a.log, a.cfg, memory)
 	if err := a.listen(); err != nil {
 		a.close()
 		return report(err)
 	}
-	a.load, a.seen = load, prints{}
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	if err := a.start(portFile); err != nil {
 		a.close()
 		return report(err)
@@ -57,6 +54,24 @@ func serve(load func() (*config.Config, error), portFile string) int {
 	}
 	a.close()
 	return report(err)
+}
+
+// assemble loads the configuration and builds what serves by it. Fingerprints
+// are taken before the files are used, so that what changes meanwhile is read
+// once more.
+func assemble(load func() (*config.Config, error), logTo io.Writer) (*app, error) {
+	cfg, err := load()
+	if err != nil {
+		return nil, err
+	}
+	seen := printsOf(readFiles(cfg))
+	a, err := build(cfg, logTo, true)
+	if err != nil {
+		return nil, err
+	}
+	a.load = load
+	a.saw(seen)
+	return a, nil
 }
 
 // listen binds every port, so that a port in use is found before anything
@@ -94,12 +109,14 @@ func listenOn(address string) (net.Listener, error) {
 		return listenTCP(address)
 	}
 	// A socket file that a former process left behind would keep this one
-	// from starting; one that answers is in use.
-	if c, err := net.Dial("unix", path); err == nil {
+	// from starting. Only a refusal tells that nobody listens there: one whose
+	// backlog is full, or that others may not use, is in use.
+	c, err := net.Dial("unix", path)
+	if err == nil {
 		_ = c.Close()
 		return nil, syscall.EADDRINUSE
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+	if info, statErr := os.Lstat(path); statErr == nil && info.Mode()&os.ModeSocket != 0 && errors.Is(err, syscall.ECONNREFUSED) {
 		_ = os.Remove(path)
 	}
 	return net.Listen("unix", path)
@@ -220,7 +237,7 @@ func (a *app) close() {
 	}
 	a.watch.Close()
 	a.log.Info("stopped")
-	_ = a.out.Close()
+	_ = a.log.Close() // and with it a.out, behind what the log held back
 }
 
 // listeners of an app and what serves them.

@@ -23,13 +23,13 @@ type admin struct {
 // findAdmin finds the admin port by --admin, RAMJET_ADMIN_LISTEN, then the
 // configuration (CONTRACT section 10.8).
 func findAdmin(args, env []string) (*admin, error) {
-	cfg, err := config.Load(config.LoadOptions{Args: args, Env: env, KnownVariables: []string{"RAMJET_PORT_FILE"}, AllowNoEngines: true})
+	port, err := config.LoadAdmin(config.LoadOptions{Args: args, Env: env})
 	if err != nil {
 		return nil, err
 	}
-	a := &admin{base: "http://" + reachable(cfg.Admin.Listen), rt: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
-	if cfg.Admin.TokenFile != "" {
-		text, err := os.ReadFile(cfg.Admin.TokenFile)
+	a := &admin{base: "http://" + reachable(port.Listen), rt: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	if port.TokenFile != "" {
+		text, err := os.ReadFile(port.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read admin.token_file: %w", err)
 		}

@@ -10,9 +10,10 @@ import (
 )
 
 // Check validates the configuration and prints the effective settings with
-// their sources. It returns the exit code: 0 valid, 1 problems found, 2 a
-// command line that cannot be read.
-func Check(out, errs io.Writer, load func() (*config.Config, error)) int {
+// their sources. use reads what the files hold that it names, as serve does.
+// Check returns the exit code: 0 valid, 1 problems found, 2 a command line that
+// cannot be read.
+func Check(out, errs io.Writer, load func() (*config.Config, error), use func(*config.Config) config.Problems) int {
 	cfg, err := load()
 	var problems config.Problems
 	if errors.As(err, &problems) {
@@ -30,7 +31,11 @@ func Check(out, errs io.Writer, load func() (*config.Config, error)) int {
 		fmt.Fprintln(errs, "warning:", w.String())
 	}
 	fmt.Fprint(out, cfg.Dump())
-	if problems := cfg.CheckFiles(readable); len(problems) > 0 {
+	problems = cfg.CheckFiles(readable)
+	if len(problems) == 0 {
+		problems = use(cfg)
+	}
+	if len(problems) > 0 {
 		fmt.Fprintln(errs, problems.Error())
 		return 1
 	}

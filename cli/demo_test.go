@@ -240,6 +240,12 @@ func TestCheck(t *testing.T) {
 	load := func(args ...string) func() (*config.Config, error) {
 		return func() (*config.Config, error) { return config.Load(config.LoadOptions{Args: args}) }
 	}
+	use := func(c *config.Config) (problems config.Problems) {
+		if c.Auth.KeysFile != "" {
+			problems = config.Problems{c.Problem("auth.keys_file", errors.New("holds none"))}
+		}
+		return problems
+	}
 	for _, c := range []struct {
 		args      []string
 		code      int
@@ -249,14 +255,15 @@ func TestCheck(t *testing.T) {
 		{[]string{"--engine=a=http://127.0.0.1:1", "--tokenizer=/nonexistent"}, 1, "", "--tokenizer"},
 		{[]string{"--engine=a=gopher://x"}, 1, "", "a"},
 		{[]string{"--no-such"}, 2, "", "no-such"},
+		{[]string{"--engine=a=http://127.0.0.1:1", "--auth.keys-file=" + os.DevNull}, 1, "", "auth.keys_file: holds none"},
 	} {
 		var out, errs strings.Builder
-		if code := Check(&out, &errs, load(c.args...)); code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
+		if code := Check(&out, &errs, load(c.args...), use); code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
 			t.Errorf("%v: exit %d, printed %q and %q", c.args, code, out.String(), errs.String())
 		}
 	}
 	var out, errs strings.Builder
-	if code := Check(&out, &errs, func() (*config.Config, error) { return nil, os.ErrPermission }); code != 1 || errs.Len() == 0 {
+	if code := Check(&out, &errs, func() (*config.Config, error) { return nil, os.ErrPermission }, use); code != 1 || errs.Len() == 0 {
 		t.Errorf("exit %d", code)
 	}
 }

@@ -14,13 +14,13 @@ import (
 // Health asks a running Ramjet's admin port whether the process serves. A nil
 // error means yes.
 func Health(ctx context.Context, out io.Writer, args, env []string, limit time.Duration) error {
-	cfg, err := config.Load(config.LoadOptions{Args: args, Env: env, KnownVariables: []string{"RAMJET_PORT_FILE"}, AllowNoEngines: true})
+	port, err := config.LoadAdmin(config.LoadOptions{Args: args, Env: env})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	url := "http://" + reachable(cfg.Admin.Listen) + "/livez"
+	url := "http://" + reachable(port.Listen) + "/livez"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("cannot ask %s: %w", url, err)

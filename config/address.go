@@ -7,11 +7,14 @@ import (
 	"strings"
 )
 
+// unixSocket begins a listen address that is a socket file.
+const unixSocket = "unix://"
+
 // parseListen takes host:port, :port or unix:///path. Port 0 lets the system
 // choose.
 func parseListen(_ *leaf, t text) (any, *fault) {
 	bad := func() *fault { return faultf("bad listen address %q", t.show) }
-	if path, ok := strings.CutPrefix(t.value, "unix://"); ok {
+	if path, ok := strings.CutPrefix(t.value, unixSocket); ok {
 		if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
 			return nil, bad().hintf("write unix:///path/to/socket")
 		}
@@ -295,16 +298,13 @@ func looseIPv4(s string) (netip.Addr, bool) {
 // isLoopback reports whether a listen address can only be reached from this
 // machine.
 func isLoopback(listen string) bool {
-	if strings.HasPrefix(listen, "unix://") {
-		return true
-	}
 	host, _, _ := splitHostPort(listen)
 	return sameHost(host) == "localhost"
 }
 
 // overlap reports whether two listen addresses cannot both be bound.
 func overlap(a, b string) bool {
-	if strings.HasPrefix(a, "unix://") || strings.HasPrefix(b, "unix://") {
+	if strings.HasPrefix(a, unixSocket) || strings.HasPrefix(b, unixSocket) {
 		return a == b
 	}
 	ha, pa, _ := splitHostPort(a)

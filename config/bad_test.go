@@ -200,6 +200,9 @@ var badFiles = map[string][]string{
 		`2:75: listen: bad listen address "::1:80"; write host:port, such as 127.0.0.1:8000 or :8000`,
 		`2:85: listen: bad listen address "h:80 "; write host:port, such as 127.0.0.1:8000 or :8000`,
 	},
+	"listen-admin-socket": {
+		`2:17: admin.listen: the admin port cannot be a socket file; write host:port, such as 127.0.0.1:9900`,
+	},
 	"listen-empty": {
 		`2:9: listen: no address to listen on`,
 		`3:17: admin.listen: bad listen address ""; write host:port, such as 127.0.0.1:8000 or :8000`,

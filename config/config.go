@@ -193,7 +193,7 @@ type Auth struct {
 
 // Log is the process log.
 type Log struct {
-	Level  string `key:"level" words:"trace|debug|info|warn|error" default:"info" reload:"restart" help:"least important line that is logged"`
+	Level  string `key:"level" words:"debug|info|warn|error" default:"info" reload:"restart" help:"least important line that is logged"`
 	Format string `key:"format" words:"auto|json|console" default:"auto" reload:"restart" help:"auto = console on a terminal, JSON lines otherwise"`
 }
 

@@ -1,6 +1,9 @@
 package config
 
-import "os"
+import (
+	"os"
+	"strings"
+)
 
 // LoadOptions says where settings come from. The zero value reads nothing but
 // the defaults.
@@ -36,6 +39,38 @@ type loader struct {
 // Problems with everything that is wrong and the Config is nil. It keeps no
 // state and may be called again to reload.
 func Load(o LoadOptions) (*Config, error) {
+	l := merge(o)
+	if len(l.problems) > 0 {
+		return nil, l.problems
+	}
+	l.config.file = l.file
+	l.config.Warnings = l.warnings
+	return l.config, nil
+}
+
+// LoadAdmin returns the settings of the admin port for a client of a running
+// Ramjet. The file may be wrong elsewhere: Ramjet then serves on with what it
+// read before, and whoever asks it must not fail for that. Where a flag or a
+// variable names the port, nothing in the file is an error.
+func LoadAdmin(o LoadOptions) (Admin, error) {
+	o.AllowNoEngines = true
+	l := merge(o)
+	named := l.config.origins["admin.listen"].layer > layerFile
+	var problems Problems
+	for _, p := range l.problems {
+		ofFile := p.rank == int(layerFile)
+		if !ofFile || !named && (l.fileBroken || strings.HasPrefix(p.Key, "admin")) {
+			problems = append(problems, p)
+		}
+	}
+	if len(problems) > 0 {
+		return Admin{}, problems
+	}
+	return l.config.Admin, nil
+}
+
+// merge reads all sources and notes everything that is wrong.
+func merge(o LoadOptions) *loader {
 	if o.ReadFile == nil {
 		o.ReadFile = os.ReadFile
 	}
@@ -47,14 +82,9 @@ func Load(o LoadOptions) (*Config, error) {
 		l.applySettings(settings)
 	}
 	l.validate()
-	if len(l.problems) > 0 {
-		l.problems.sort()
-		return nil, l.problems
-	}
+	l.problems.sort()
 	l.warnings.sort()
-	l.config.file = l.file
-	l.config.Warnings = l.warnings
-	return l.config, nil
+	return l
 }
 
 // applySettings applies one layer. The values of a repeated list flag add up;

@@ -268,7 +268,6 @@ func TestWarnings(t *testing.T) {
 		}},
 		{"admin with a token", []string{engine, "--admin=:9900", "--admin.token-file=/t"}, nil, nil},
 		{"admin on loopback", []string{engine, "--admin=[::1]:9900"}, nil, nil},
-		{"admin on a socket", []string{engine, "--admin=unix:///s"}, nil, nil},
 		{"same url", []string{engine, "--engine=b=http://H:1/"}, nil, []string{
 			"flag --engine: engines.b.url: engine a has the same url",
 		}},

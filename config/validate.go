@@ -98,6 +98,9 @@ func (l *loader) validateListen() {
 	if len(c.Listen) == 0 {
 		l.report("listen", faultf("no address to listen on"))
 	}
+	if strings.HasPrefix(c.Admin.Listen, unixSocket) {
+		l.report("admin.listen", faultf("the admin port cannot be a socket file").hintf("write host:port, such as 127.0.0.1:9900"))
+	}
 	for i, a := range c.Listen {
 		for _, b := range c.Listen[:i] {
 			if overlap(a, b) {

@@ -39,6 +39,8 @@ const (
 	// flushEvery is how old a record becomes before it is on disk (CONTRACT
 	// 10.13).
 	flushEvery = time.Second
+	// closeWait is how long Close waits for a disk that takes nothing.
+	closeWait = 2 * time.Second
 )
 
 // Journal writes records until it is closed.
@@ -128,11 +130,32 @@ func (j *Journal) Written() uint64 { return j.written.Load() }
 // failed, or the journal was closed.
 func (j *Journal) Dropped() uint64 { return j.dropped.Load() }
 
-// Close writes what waits and ends the journal. Records that come later are
-// dropped. A second call does nothing.
+// Close writes what waits and ends the journal. A slow disk gets its time; one
+// that takes no record for two seconds is left to itself. Records that come
+// later are dropped. A second call does nothing.
 func (j *Journal) Close() {
 	j.once.Do(func() { close(j.stop) })
-	<-j.done
+	t := time.NewTicker(closeWait)
+	defer t.Stop()
+	for before := j.waiting(); ; {
+		select {
+		case <-j.done:
+			return
+		case <-t.C:
+		}
+		now := j.waiting()
+		if now == before {
+			return
+		}
+		before = now
+	}
+}
+
+// waiting returns how many records wait.
+func (j *Journal) waiting() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.count
 }
 
 // run writes once a second while there is something to write, and sleeps

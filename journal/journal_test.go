@@ -358,6 +358,62 @@ func TestTroubleOfTheDisk(t *testing.T) {
 	}
 }
 
+// TestFullDiskKeepsHistory: what cannot be written to a new file leaves no file
+// behind, and takes no more of the old ones than made room for the first.
+func TestFullDiskKeepsHistory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const keep = 3
+	d := newDecider(t, 2)
+	for range keep { // starts
+		j := open(t, Options{Dir: dir, MaxBytes: 1 << 20, Files: keep})
+		j.Record(d.next(t))
+		j.Close()
+	}
+	o := output{dir: dir, max: 1 << 20, keep: keep}
+	for range 5 {
+		if err := o.write([]byte("{}\n")); err != nil {
+			t.Fatal(err)
+		}
+		_ = o.file.Close() // takes nothing any more
+		if o.flush() == nil {
+			t.Fatal("the flush succeeds")
+		}
+		if lost := o.abandon(); lost != 1 {
+			t.Errorf("%d lines lost, want 1", lost)
+		}
+	}
+	if got, sum := ids(t, dir); !slices.Equal(got, upTo(1, keep)) || sum.Files != keep-1 {
+		t.Errorf("left are %v, %+v", got, sum)
+	}
+}
+
+// TestCloseDoesNotWaitForever: a disk that hangs keeps no process from ending.
+func TestCloseDoesNotWaitForever(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "journal")
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		defer close(hangs)
+		j, err := Open(Options{Dir: dir, MaxBytes: 1 << 20, Files: 3, Trouble: func(uint64, error) { <-hangs }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = os.RemoveAll(dir) // so that there is trouble to be told
+		j.Record(newDecider(t, 2).next(t))
+		began, closed := time.Now(), make(chan struct{})
+		go func() { j.Close(); close(closed) }()
+		select {
+		case <-closed:
+		case <-time.After(time.Minute):
+			t.Fatal("it waits for a minute")
+		}
+		if took := time.Since(began); took < closeWait || took > 2*closeWait {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

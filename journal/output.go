@@ -41,6 +41,7 @@ type output struct {
 	pending int64 // bytes given to the encoder since the last flush
 	lines   uint64
 	fill    bool // the file holds a record
+	flushed bool // of which some can be read
 }
 
 // Write counts what the encoder puts into the file.
@@ -87,7 +88,7 @@ func (o *output) flush() error {
 	if err := o.encoder.Flush(); err != nil {
 		return fmt.Errorf("cannot write to the journal: %w", err)
 	}
-	o.pending, o.lines = 0, 0
+	o.pending, o.lines, o.flushed = 0, 0, true
 	return nil
 }
 
@@ -112,9 +113,14 @@ func (o *output) close() error {
 }
 
 // abandon gives up the file as it is and returns how many lines are not in it.
+// One to which nothing was flushed goes: on a full disk each attempt would
+// leave such a file, and push one with records out.
 func (o *output) abandon() (lost uint64) {
 	if o.file != nil {
 		_ = o.file.Close()
+		if !o.flushed {
+			_ = os.Remove(o.file.Name())
+		}
 		o.file = nil
 	}
 	lost, o.lines = o.lines, 0
@@ -140,7 +146,7 @@ func (o *output) open() error {
 	if o.file, err = os.OpenFile(filepath.Join(o.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
 		return fmt.Errorf("cannot make a journal file: %w", err)
 	}
-	o.size, o.pending, o.lines, o.fill = 0, 0, 0, false
+	o.size, o.pending, o.lines, o.fill, o.flushed = 0, 0, 0, false, false
 	if o.encoder == nil {
 		// One at a time: the journal has its own goroutine, and more would
 		// take memory and time from requests.

@@ -155,12 +155,15 @@ func appendTime(b []byte, t time.Time) []byte {
 
 // text writes a text from outside, cut and escaped: a key first, then the
 // value, null if it is empty.
-func text(b []byte, key string, v []byte) []byte {
+func text(b []byte, key string, v []byte) []byte { return textOf(b, key, v, maxText) }
+
+// textOf is text with a limit of its own.
+func textOf(b []byte, key string, v []byte, limit int) []byte {
 	b = append(b, key...)
 	if len(v) == 0 {
 		return append(b, "null"...)
 	}
-	v = cutBytes(v, maxText)
+	v = cutBytes(v, limit)
 	if !plainASCII(v) {
 		return appendQuotedBytes(b, v)
 	}

@@ -53,9 +53,9 @@ func (a *AccessLog) writeConsole(r *AccessRecord) {
 	b = append(b, ' ')
 	b = append(b, r.End.String()...)
 	b = append(b, colourOff+" "...)
-	b = appendPlain(b, r.Method)
+	b = appendPlain(b, r.Method, maxText)
 	b = append(b, ' ')
-	b = appendPlain(b, r.Path)
+	b = appendPlain(b, r.Path, maxText)
 	b = consoleWord(b, "engine", r.Engine)
 	b = consoleWord(b, "reason", r.Reason.String())
 	b = consoleText(b, "model", r.Model)
@@ -107,7 +107,7 @@ func consoleText(b []byte, key string, v []byte) []byte {
 	if len(v) == 0 {
 		return b
 	}
-	return appendPlain(consoleKey(b, key), v)
+	return appendPlain(consoleKey(b, key), v, maxText)
 }
 
 func consoleError(b []byte, v string) []byte {
@@ -137,13 +137,14 @@ func appendNumber(b []byte, v int64) []byte {
 	return strconv.AppendInt(b, v, 10)
 }
 
-// appendPlain writes a client's text as it is if every character of it is
-// harmless on a terminal and holds no blank, else quoted and escaped.
-func appendPlain(b, v []byte) []byte {
+// appendPlain writes a client's text, cut to a limit, as it is if every
+// character of it is harmless on a terminal and holds no blank, else quoted and
+// escaped.
+func appendPlain(b, v []byte, limit int) []byte {
 	if len(v) == 0 {
 		return append(b, '-')
 	}
-	v = cutBytes(v, maxText)
+	v = cutBytes(v, limit)
 	if bytes.ContainsAny(v, ` "\`) || !harmless(v) {
 		return appendQuotedBytes(b, v)
 	}

@@ -103,6 +103,18 @@ func (l *Log) write(level Level, msg string, kv []any) {
 	e.Msg(msg)
 }
 
+// stackKey is the field that holds where a panic happened. It came from no
+// client, and its first lines tell only how it was caught.
+const stackKey, maxStack = "stack", 8 << 10
+
+// textLimit bounds in bytes the text of a field.
+func textLimit(key string) int {
+	if key == stackKey {
+		return maxStack
+	}
+	return maxText
+}
+
 // field writes values by type; texts are cut, since some came from outside.
 func field(e *zerolog.Event, key string, v any) {
 	switch v := v.(type) {
@@ -121,7 +133,7 @@ func field(e *zerolog.Event, key string, v any) {
 	case []string:
 		e.Strs(key, v)
 	default:
-		e.RawJSON(key, text(nil, "", []byte(valueText(v))))
+		e.RawJSON(key, textOf(nil, "", []byte(valueText(v)), textLimit(key)))
 	}
 }
 
@@ -157,7 +169,8 @@ func (l *Log) writeConsole(level Level, msg string, kv []any) {
 	b = append(b, ' ')
 	b = append(b, msg...)
 	for i := 0; i < len(kv); i += 2 {
-		b = appendPlain(consoleKey(b, kv[i].(string)), []byte(valueText(kv[i+1])))
+		key := kv[i].(string)
+		b = appendPlain(consoleKey(b, key), []byte(valueText(kv[i+1])), textLimit(key))
 	}
 	b = append(b, '\n')
 	_, _ = l.w.Write(b)

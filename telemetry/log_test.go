@@ -180,3 +180,25 @@ func texts[T interface{ String() string }](list []T) []string {
 	}
 	return out
 }
+
+// TestStackIsWhole: the frames that tell where a panic happened come behind
+// those that caught it, and no other text may take as much room.
+func TestStackIsWhole(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("frame(0x1)\n\t/a.go:12 ", 100) + "here.go:7"
+	for _, format := range []string{FormatJSON, FormatConsole} {
+		var b bytes.Buffer
+		l := NewLog(&b, LevelInfo, format)
+		l.Error("panicked", "stack", long, "panic", long)
+		l.Error("panicked", "stack", strings.Repeat("x", 64<<10))
+		_ = l.Close()
+		lines := strings.SplitAfter(b.String(), "\n")
+		checkLine(t, lines[0], format)
+		if n := strings.Count(lines[0], "here.go:7"); n != 1 {
+			t.Errorf("%s: the end of the stack is there %d times: %q", format, n, lines[0])
+		}
+		if len(lines[1]) > maxStack+300 {
+			t.Errorf("%s: a line of %d bytes", format, len(lines[1]))
+		}
+	}
+}
