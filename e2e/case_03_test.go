@@ -59,7 +59,7 @@ func TestCaseC03LastChunk(t *testing.T) {
 }
 
 // TestCaseC03LastChunkAbsent: without a zero chunk the engine's connection is
-// not pooled, and the client's ends within a second.
+// not pooled, and the client's ends soon.
 func TestCaseC03LastChunkAbsent(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
@@ -80,7 +80,7 @@ func TestCaseC03LastChunkAbsent(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the client hangs: %v", err)
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("ended after %v", took)
 	}
 	if !strings.HasPrefix(string(resp.Body), strings.Join(rig.ChatEvents(1), "")) {

@@ -19,7 +19,7 @@ func TestCaseC31KeepAliveDuringDrain(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
 	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Flags: []string{"--timeouts.drain=30s"}, Loose: true})
-	long := 4 * time.Second
+	long := 12 * time.Second
 	play := func(x *rig.Exchange) {
 		if strings.Contains(string(x.Body), `"stream":true`) {
 			rig.TokensFor(long)(x)
@@ -40,12 +40,7 @@ func TestCaseC31KeepAliveDuringDrain(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	r.Signal(syscall.SIGTERM)
-	rig.Eventually(t, rig.Patience, "/readyz 503", func() string {
-		if status, _ := r.AdminGet("/readyz"); status != 503 {
-			return fmt.Sprintf("is %d", status)
-		}
-		return ""
-	})
+	r.Draining(t, rig.Patience)
 	close(stop)
 	wg.Wait()
 	for i, k := range keepers {
@@ -113,8 +108,8 @@ func TestCaseC31IdleConnection(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
 	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Flags: []string{"--timeouts.drain=30s"}, Loose: true})
-	a.On(rig.TokensFor(3 * time.Second))
-	b.On(rig.TokensFor(3 * time.Second))
+	a.On(rig.TokensFor(12 * time.Second))
+	b.On(rig.TokensFor(12 * time.Second))
 	rig.Streams(t, r, 1)
 	a.On(nil)
 	b.On(nil)
@@ -122,7 +117,7 @@ func TestCaseC31IdleConnection(t *testing.T) {
 	idle.Send(rig.Request("POST", rig.ChatPath, r.ID("idle"), rig.ChatBody(false)))
 	idle.Response(rig.Patience)
 	r.Signal(syscall.SIGTERM)
-	time.Sleep(500 * time.Millisecond)
+	r.Draining(t, rig.Patience)
 	idle.Send(rig.Request("POST", rig.ChatPath, r.ID("idle"), rig.ChatBody(false)))
 	resp := idle.Response(rig.Patience)
 	if resp.Status != 200 || !strings.EqualFold(resp.Fields.Get("Connection"), "close") || !idle.Gone(rig.Patience) {

@@ -120,6 +120,7 @@ func TestExplainRequests(t *testing.T) {
 		id := r.ID("list")
 		ids = append(ids, id)
 		r.Do(t, rig.Request("POST", rig.ChatPath, id, fmt.Sprintf(`{"model":"m","max_tokens":%d,"messages":[{"role":"user","content":"%s"}]}`, 1+n%2*300, longEnough)))
+		r.Explain(t, id) // it is kept, and so in its place
 	}
 	list := func(query string) (got []rig.Explained) {
 		t.Helper()

@@ -63,7 +63,7 @@ func TestDemoShowsWhatItIsFor(t *testing.T) {
 func TestDemoOnce(t *testing.T) {
 	t.Parallel()
 	rig.Slow(t, "the demo runs at twice the speed of real engines")
-	code, out, errs := runRamjet(t, "", "demo", "--once", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log.level=error")
+	code, out, errs := runRamjet(t, "", "demo", "--once", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log.level=error", "--tokens.max-time=2s")
 	if code != 0 || errs != "" {
 		t.Errorf("exit %d: %s", code, errs)
 	}

@@ -150,11 +150,14 @@ func TestGPUsFromNvidiaSMI(t *testing.T) {
 	}
 
 	r.Stop()
-	for _, pid := range pids(t, dir) {
-		if !gone(pid) {
-			t.Errorf("nvidia-smi %d outlives Ramjet", pid)
+	rig.Eventually(t, rig.Patience, "no nvidia-smi outlives Ramjet", func() string {
+		for _, pid := range pids(t, dir) {
+			if !gone(pid) {
+				return fmt.Sprint(pid, " runs")
+			}
 		}
-	}
+		return ""
+	})
 }
 
 // Also a Ramjet that is killed leaves no nvidia-smi behind, whatever that does
@@ -165,8 +168,8 @@ func TestGPUChildOfAKilledRamjet(t *testing.T) {
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
 	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Env: []string{pathTo(dir)}, Loose: true})
 	rig.Eventually(t, 2*rig.Patience, "nvidia-smi", func() string {
-		if _, err := os.Stat(filepath.Join(dir, "pids")); err != nil {
-			return err.Error()
+		if text, err := os.ReadFile(filepath.Join(dir, "pids")); err != nil || !strings.HasSuffix(string(text), "\n") {
+			return fmt.Sprintf("it has not told its id: %q %v", text, err)
 		}
 		return ""
 	})

@@ -87,13 +87,15 @@ func runTalks(t *testing.T, r *rig.Ramjet, sims []*rig.SimEngine, next func() (s
 	return run
 }
 
-// restart restarts an engine and waits until Ramjet takes it for ready again.
+// restart restarts an engine and waits until Ramjet takes it for ready again, and
+// what it says of its cache for as good as before.
 func restart(t *testing.T, r *rig.Ramjet, s *rig.SimEngine) {
 	t.Helper()
+	before, trust := len(r.Changes(t, s.Name)), r.EngineView(s.Name).Trust
 	s.Control(t, "/sim/restart", `{"seconds":0.3}`)
 	rig.Eventually(t, 4*rig.Patience, "engine "+s.Name+" seen restarting", func() string {
-		if state := r.EngineState(s.Name); state == "ready" {
-			return "still ready"
+		if len(r.Changes(t, s.Name)) == before {
+			return "no change"
 		}
 		return ""
 	})
@@ -103,6 +105,7 @@ func restart(t *testing.T, r *rig.Ramjet, s *rig.SimEngine) {
 		}
 		return ""
 	})
+	r.TrustIs(t, 4*rig.Patience, s.Name, trust, "exact") // its events may come back later than it does
 }
 
 // learnAnswers is how many answers it may take to learn that an engine loses a
@@ -112,6 +115,7 @@ const learnAnswers = 5
 // judge compares what was said with what was reported.
 func (run *talkRun) judge(t *testing.T, r *rig.Ramjet, c *rig.ResidencyCase) {
 	t.Helper()
+	r.Explain(t, run.replies[len(run.replies)-1].ID) // the last one's record is kept, and so are the others'
 	x := decisions(r)
 	var equal, off, learning, warm, match int
 	reasons, engines := map[string]int{}, map[string]int{}

@@ -133,13 +133,14 @@ func TestCaseC22Topics(t *testing.T) {
 				}
 			}
 			for _, s := range sims {
-				if reason := r.TrustIs(t, 2*rig.Patience, s.Name, c.trust); !strings.HasPrefix(reason, c.reason) {
-					t.Errorf("engine %s: %s (%s)", s.Name, c.trust, reason)
-				}
-				n := r.Metrics().Sum("ramjet_kv_events_total", "engine", s.Name, "kind", "stored")
-				if (n > 0) != (c.trust == "exact") {
-					t.Errorf("engine %s: %v events", s.Name, n)
-				}
+				rig.Eventually(t, 2*rig.Patience, "engine "+s.Name+" "+c.trust+", and why", func() string {
+					e := r.EngineView(s.Name)
+					n := r.Metrics().Sum("ramjet_kv_events_total", "engine", s.Name, "kind", "stored")
+					if e.Trust != c.trust || !strings.HasPrefix(e.TrustReason, c.reason) || (n > 0) != (c.trust == "exact") {
+						return fmt.Sprintf("%s (%s), %v events", e.Trust, e.TrustReason, n)
+					}
+					return ""
+				})
 			}
 			if c.trust == "exact" {
 				rig.EqualRun(t, r, sims, load, 10)

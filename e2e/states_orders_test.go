@@ -84,7 +84,7 @@ func TestStateAllDrained(t *testing.T) {
 func TestStateEject(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
-	r := rig.Start(t, a, b, rig.Swift...)
+	r := rig.Start(t, a, b, rig.Settings("--eject.max=6s")...)
 	r.Orders(t, "b", "eject", "ejected")
 	r.Is(t, rig.Patience, "b", "ejected")
 	for range 4 {
@@ -95,9 +95,9 @@ func TestStateEject(t *testing.T) {
 	if n := r.Metrics().Sum("ramjet_ejections_total", "engine", "b", "reason", "operator"); n != 1 {
 		t.Errorf("%v ejections by an operator counted", n)
 	}
-	list := r.Went(t, rig.Patience, "b", "ready", "ejected", "slow-start", "ready")
-	if d := list[2].Time.Sub(list[1].Time); d < 900*time.Millisecond || d > 2*time.Second {
-		t.Errorf("it was ejected for %v, want 900 ms", d)
+	list := r.Went(t, 4*rig.Patience, "b", "ready", "ejected", "slow-start", "ready")
+	if d := list[2].Time.Sub(list[1].Time); d < 5900*time.Millisecond || d > 20*time.Second {
+		t.Errorf("it was ejected for %v, want 6 s", d)
 	}
 	r.Orders(t, "b", "eject", "ejected")
 	r.Orders(t, "b", "ready", "slow-start")
@@ -223,14 +223,13 @@ func TestStateEjectedByFailures(t *testing.T) {
 				r.Stays(t, 150*time.Millisecond, "b", "ready")
 				return
 			}
-			list := r.Went(t, rig.Patience, "b", "ready", "ejected")
+			list := r.Went(t, 2*rig.Patience, "b", "ready", "ejected", "slow-start", "ready")
 			if !strings.Contains(list[1].Reason, "3 failures in a row") {
 				t.Errorf("ejected for %q", list[1].Reason)
 			}
 			if m := r.Metrics(); m.Sum("ramjet_ejections_total", "engine", "b") != 1 || m.Sum("ramjet_ejections_total", "engine", "b", "reason", c.reason) != 1 {
 				t.Errorf("ejections of b by reason: want one of %s; %+v", c.reason, labelled(m, "ramjet_ejections_total", "reason"))
 			}
-			list = r.Went(t, rig.Patience, "b", "ready", "ejected", "slow-start", "ready")
 			if d := list[2].Time.Sub(list[1].Time); d < 690*time.Millisecond {
 				t.Errorf("ejected for %v, want 700 ms", d)
 			}

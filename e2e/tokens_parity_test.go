@@ -100,6 +100,7 @@ func TestTokensEqualUsage(t *testing.T) {
 	r := rig.StartSims(t, rig.SimSetup{Sims: sims, Events: "auto", Model: rig.SimModelFolder(t), Settled: rig.Both(rig.Trusted, rig.Said("token ids compared"))})
 	kinds, warm, off := map[string]int{}, 0, 0
 	sessionTurns(1, 300, func(s *simSession, stream bool) {
+		r.InStep(t, sims...)
 		a := ask(t, r, s, stream)
 		a.counted(t)
 		kinds[fmt.Sprintf("%s %v", a.kind, stream)]++

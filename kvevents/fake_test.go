@@ -245,16 +245,17 @@ func follow(t *testing.T, e *fakeEngine, change func(*Options)) *running {
 	if change != nil {
 		change(&o)
 	}
-	f := New(o)
+	r := &running{Feed: New(o), t: t, engine: e, store: b}
+	r.is(telemetry.TrustBlind, "not connected yet")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); f.Run(ctx) }()
+	go func() { defer close(done); r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 		e.hangUp()
 	})
-	return &running{Feed: f, t: t, engine: e, store: b}
+	return r
 }
 
 // is demands a trust whose reason has the words.

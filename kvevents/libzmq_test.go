@@ -206,7 +206,7 @@ func TestLibzmqPublisherKilledAndBack(t *testing.T) {
 			z.kill()
 			killed := time.Now()
 			r.becomes("told of the loss", patient, r.trusts(degraded, "connection was lost"))
-			if told := time.Since(killed); told > time.Second {
+			if told := time.Since(killed); told > 5*time.Second {
 				t.Errorf("the loss was told after %s", told)
 			}
 			time.Sleep(away) // an outage as users have them; the length is the test
@@ -249,10 +249,10 @@ func TestLibzmqHalfOpen(t *testing.T) {
 	t.Parallel()
 	z := startLibzmq(t, "kv")
 	r := followLibzmq(t, z, func(o *Options) {
-		o.Timing = Timing{Heartbeat: 200 * time.Millisecond, Silence: 800 * time.Millisecond, Handshake: 500 * time.Millisecond}
+		o.Timing = Timing{Heartbeat: time.Second, Silence: 6 * time.Second, Handshake: 5 * time.Second}
 	})
 	r.becomes("exact", patient, r.trusts(exact, ""))
-	time.Sleep(1200 * time.Millisecond) // longer than the limit: PONGs alone hold an idle connection up
+	time.Sleep(8 * time.Second) // longer than the limit: PONGs alone hold an idle connection up
 	if s := r.Stats(); s.Dials != 1 || !s.Connected {
 		t.Errorf("idle: %+v", s)
 	}

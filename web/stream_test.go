@@ -148,10 +148,10 @@ func TestBriefKeepsFewWhole(t *testing.T) {
 func TestStreamOutlivesTheReadLimitAndNotTheServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	url, srv := r.listener(t, func(s *http.Server) { s.ReadTimeout = 50 * time.Millisecond })
+	url, srv := r.listener(t, func(s *http.Server) { s.ReadTimeout = time.Second })
 	e := look(t, url)
 	e.next(t)
-	time.Sleep(200 * time.Millisecond) // four times the limit
+	time.Sleep(3 * time.Second) // three times the limit
 	r.step(time.Now(), true)
 	if name, _ := e.next(t); name != "topology" {
 		t.Errorf("got %s", name)

@@ -19,7 +19,7 @@ import (
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("takes half a minute; go test without -short runs it")
+		t.Skip("takes a minute; go test without -short runs it")
 	}
 	prometheusTools(t)
 	ctx, cancel := context.WithCancel(context.Background())

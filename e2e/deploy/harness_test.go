@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the README's table of figures")
 const root = "../.."
 
 // patience is far beyond what anything here takes on two busy cores.
-const patience = 60 * time.Second
+const patience = 180 * time.Second
 
 // binaries are built once for each set of tags, into one folder that is gone afterwards.
 var binaries struct {

@@ -16,12 +16,12 @@ import (
 
 const rulesFile = "deploy/prometheus/ramjet.rules.yml"
 
-// hurry is by how much durations of the rules are divided, so that an hour of the alerts passes in 36 s. Rates are per
+// hurry is by how much durations of the rules are divided, so that an hour of the alerts passes in two minutes. Rates are per
 // second and need no change.
-const hurry = 100
+const hurry = 30
 
 // scrape is the interval of the test's Prometheus: ten samples in five hurried minutes.
-const scrape = 300 * time.Millisecond
+const scrape = time.Second
 
 var ruleDuration = regexp.MustCompile(`(\[|for: )(\d+)([smh])`)
 

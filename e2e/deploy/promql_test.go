@@ -325,7 +325,7 @@ func TestSelectors(t *testing.T) {
 	if got := fmt.Sprint(grouped(expr)); got != "[engine le job]" {
 		t.Errorf("grouped: %s", got)
 	}
-	if got := hurried("expr: rate(x[5m])\nfor: 10m\n"); got != "expr: rate(x[3000ms])\nfor: 6000ms\n" {
+	if got := hurried("expr: rate(x[5m])\nfor: 10m\n"); got != "expr: rate(x[10000ms])\nfor: 20000ms\n" {
 		t.Errorf("hurried: %q", got)
 	}
 }

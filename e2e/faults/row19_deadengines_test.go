@@ -78,7 +78,7 @@ func TestB7Row19Refused(t *testing.T) {
 func TestB7Row20BlackHole(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngineAt(t, "a", "127.0.0.1:0", 1), rig.NewEngineAt(t, "b", "127.0.0.1:0", 1)
-	r := rig.Start(t, a, b, "--timeouts.dial=300ms", "--health.interval=1h")
+	r := rig.Start(t, a, b, "--timeouts.dial=3s", "--health.interval=1h")
 	holder, other, free := occupy(t, r, a, b)
 	defer free()
 	other.DropAll() // nothing pooled is left to use
@@ -88,8 +88,8 @@ func TestB7Row20BlackHole(t *testing.T) {
 	if resp.Status != 200 || resp.Fields.Get("X-Ramjet-Engine") != holder.Name || resp.Fields.Get("X-Ramjet-Attempts") != "2" {
 		t.Errorf("answered %d by %q in %q attempts, want 200 by %s in 2", resp.Status, resp.Fields.Get("X-Ramjet-Engine"), resp.Fields.Get("X-Ramjet-Attempts"), holder.Name)
 	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("took %v with a dial limit of 300 ms", took)
+	if took := time.Since(began); took > 9*time.Second {
+		t.Errorf("took %v with a dial limit of 3 s", took)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestB7Row20BlackHole(t *testing.T) {
 func TestB7Row21FrozenBeforeHead(t *testing.T) {
 	t.Parallel()
 	p, q := rig.StartEngineProcess(t, "plain", "127.0.0.1:0"), rig.StartEngineProcess(t, "plain", "127.0.0.1:0")
-	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=" + p.URL(), "b=" + q.URL()}, Flags: []string{"--timeouts.head=500ms", "--health.interval=1h"}})
+	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=" + p.URL(), "b=" + q.URL()}, Flags: []string{"--timeouts.head=3s", "--health.interval=1h"}})
 	p.Freeze()
 	q.Freeze()
 	for _, stream := range []bool{true, false} {
@@ -108,8 +108,8 @@ func TestB7Row21FrozenBeforeHead(t *testing.T) {
 		if resp.Status != 504 || resp.Code() != "engine_timeout" {
 			t.Errorf("answered %d %.200q, want 504 engine_timeout", resp.Status, resp.Body)
 		}
-		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("took %v with a head limit of 500 ms", took)
+		if took := time.Since(began); took > 9*time.Second {
+			t.Errorf("took %v with a head limit of 3 s", took)
 		}
 		r.Ended(t, id, "timed-out")
 	}
@@ -153,7 +153,7 @@ func TestB7Row22FrozenMidStream(t *testing.T) {
 func TestB7Row22EventGap(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
-	r := rig.Start(t, a, b, "--timeouts.event-gap=500ms")
+	r := rig.Start(t, a, b, "--timeouts.event-gap=3s")
 	play := func(x *rig.Exchange) {
 		x.StreamHead()
 		x.Events(rig.ChatEvents(2)[:2]...)

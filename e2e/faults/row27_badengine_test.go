@@ -52,7 +52,7 @@ func playVector(v rig.Vector) rig.Script {
 		default:
 			// What follows the bytes is silence; Ramjet decides by the bytes alone.
 			if v.Want[0] != "ok" {
-				x.Gone(rig.Patience)
+				x.Gone(5 * time.Second)
 				x.Close()
 			}
 		}

@@ -44,7 +44,7 @@ func TestB7Row27UnsolicitedBytesTLS(t *testing.T) {
 			case <-time.After(rig.Patience):
 				t.Fatalf("%s: the engine did not send it", name)
 			}
-			time.Sleep(50 * time.Millisecond) // through the front, into the pool
+			time.Sleep(300 * time.Millisecond) // through the front, into the pool
 		}
 	}
 	a.On(nil)

@@ -110,6 +110,7 @@ func TestB7Row28HalfEvents(t *testing.T) {
 			b.On(play)
 			c := r.Dial(t)
 			c.Send(rig.Request("POST", rig.ChatPath, r.ID("half"), rig.ChatBody(true)))
+			c.EventCount(rig.Patience, 1)
 			_, _ = c.Until(200*time.Millisecond, func(*rig.Response) bool { return false })
 			if resp := c.Head(rig.Patience); string(resp.Body) != whole {
 				t.Errorf("received %.300q, want the whole event and no half", resp.Body)

@@ -78,17 +78,22 @@ func TestB7Row29AbortPasses(t *testing.T) {
 		}
 		r.Ended(t, id, "engine-died")
 	}
+	seen := make(chan struct{})
 	late := func(x *rig.Exchange) {
 		x.StreamHead()
 		x.Events(rig.RoleEvent())
-		x.Pause(100 * time.Millisecond)
+		x.Hold(seen)
 		x.Events(rig.FinishEvent("abort"), rig.DoneEvent)
 		x.Write(rig.LastChunk)
 	}
 	a.On(late)
 	b.On(late)
 	id := r.ID("late")
-	if resp := r.Do(t, rig.Request("POST", rig.ChatPath, id, rig.ChatBody(true))); string(resp.Body) != rig.RoleEvent()+rig.FinishEvent("abort")+rig.DoneEvent || len(a.ByID(id))+len(b.ByID(id)) != 1 {
+	c := r.Dial(t)
+	c.Send(rig.Request("POST", rig.ChatPath, id, rig.ChatBody(true)))
+	c.EventCount(rig.Patience, 1)
+	close(seen)
+	if resp := c.Response(rig.Patience); string(resp.Body) != rig.RoleEvent()+rig.FinishEvent("abort")+rig.DoneEvent || len(a.ByID(id))+len(b.ByID(id)) != 1 {
 		t.Errorf("an abort behind the role chunk: %.400q", resp.Body)
 	}
 	r.Ended(t, id, "engine-died")

@@ -21,6 +21,16 @@ func arrivedBefore(e *rig.Engine, prefix string, at time.Time) (n int) {
 	return n
 }
 
+// passedBy wants most of the choices that fell on a while b warmed up to be
+// counted as having passed b by.
+func passedBy(t *testing.T, r *rig.Ramjet, a *rig.Engine, warming, slow time.Time) {
+	t.Helper()
+	came := arrivedBefore(a, "steady", slow) - arrivedBefore(a, "steady", warming)
+	if n := r.Metrics().Sum("ramjet_warming_refusals_total", "engine", "b"); n == 0 || n < 0.8*float64(came) {
+		t.Errorf("%v choices passed it by while it warmed up, the other got %d", n, came)
+	}
+}
+
 // TestB7Row31LoadingEngine: an engine is killed and comes back at the same
 // address, first with its port closed, then loading and answering its checks
 // with 503, then for good. No request reaches it before its warm-up is over,
@@ -43,9 +53,12 @@ func TestB7Row31LoadingEngine(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	b.Up(t)
 	time.Sleep(700 * time.Millisecond) // its port accepts, it loads
-	if e := r.Status(t, "b"); e.State != "down" || !strings.Contains(e.Reason, "503") {
-		t.Errorf("while it loads it is %s (%s)", e.State, e.Reason)
-	}
+	rig.Eventually(t, rig.Patience, "while it loads it is down", func() string {
+		if e := r.Status(t, "b"); e.State != "down" || !strings.Contains(e.Reason, "503") {
+			return e.State + " (" + e.Reason + ")"
+		}
+		return ""
+	})
 	b.Well("/health")
 	list := r.Went(t, 2*rig.Patience, "b", "ready", "down", "warming", "slow-start", "ready")
 	warming, slow := list[2].Time, list[3].Time
@@ -55,9 +68,7 @@ func TestB7Row31LoadingEngine(t *testing.T) {
 	if n := arrivedBefore(b, "steady", slow.Add(-time.Millisecond)); n != 0 {
 		t.Errorf("%d requests reached it before its slow start", n)
 	}
-	if n := r.Metrics().Sum("ramjet_warming_refusals_total", "engine", "b"); n < 20 {
-		t.Errorf("%v choices passed it by while it warmed up", n)
-	}
+	passedBy(t, r, a, warming, slow)
 	rig.Eventually(t, rig.Patience, "requests on b again", func() string {
 		if len(b.ByIDPrefix("steady")) < 3 {
 			return "none"
@@ -136,12 +147,18 @@ func TestB7Row31RealWarmUp(t *testing.T) {
 	b.Up(t)
 	r.Is(t, 2*rig.Patience, "b", "warming")
 	warming := r.Changes(t, "b")[2]
-	list := r.Went(t, 45*time.Second, "b", "ready", "down", "warming", "slow-start")
+	list := r.Went(t, 120*time.Second, "b", "ready", "down", "warming", "slow-start")
 	warm := list[3].Time.Sub(warming.Time)
 	// Checks are 2 s apart, give or take 20 %, so that the first one past 30 s
-	// comes 2.4 s late at most, and a loaded machine adds its own.
-	if warm < 30*time.Second || warm > 36*time.Second {
-		t.Errorf("b warmed up for %v, want 30 s and a check", warm)
+	// comes 2.4 s late at most, and a loaded machine adds its own. There a check
+	// may also come too late, which begins the warm-up anew: what counts is the
+	// time since the last that did.
+	var good int
+	var in string
+	_, err := fmt.Sscanf(list[3].Reason, "%d good checks in %s", &good, &in)
+	stable, odd := time.ParseDuration(in)
+	if err != nil || odd != nil || good < 3 || stable > 45*time.Second || warm < 30*time.Second {
+		t.Errorf("b warmed up for %v (%s), want 30 s and a check", warm, list[3].Reason)
 	}
 	if n := arrivedBefore(b, "steady", list[3].Time.Add(-time.Millisecond)); n != 0 {
 		t.Errorf("%d requests reached it before its slow start", n)
@@ -150,9 +167,7 @@ func TestB7Row31RealWarmUp(t *testing.T) {
 	if len(bad) > 0 || sent < 100 {
 		t.Errorf("%d of %d clients noticed: %v", len(bad), sent, bad)
 	}
-	if n := r.Metrics().Sum("ramjet_warming_refusals_total", "engine", "b"); n < float64(sent)*8/10 {
-		t.Errorf("%v choices passed it by, of %d requests", n, sent)
-	}
+	passedBy(t, r, a, warming.Time, list[3].Time)
 	firstShare(t, r, a, b)
 }
 
@@ -187,19 +202,25 @@ func TestB7Row31Timeline(t *testing.T) {
 		rig.Eventually(t, 2*rig.Patience, "b ready", func() string { return isNot(r.Status(t, "b").State, "ready") })
 	}
 	list := r.Went(t, rig.Patience, "b", "ready", "down", "warming", "slow-start", "ready", "down", "warming", "slow-start", "ready")
-	said := 0
-	for _, line := range strings.Split(r.Out.String(), "\n") {
-		var l struct{ Message, Engine, From, To, Reason string }
-		if json.Unmarshal([]byte(line), &l) != nil || l.Message != "engine state" || l.Engine != "b" {
-			continue
+	type told struct{ Message, Engine, From, To, Reason string }
+	var said []told
+	rig.Eventually(t, rig.Patience, "as many changes in the log as in the time line", func() string {
+		said = nil
+		for line := range strings.Lines(r.Out.String()) {
+			var l told
+			if json.Unmarshal([]byte(line), &l) == nil && l.Message == "engine state" && l.Engine == "b" {
+				said = append(said, l)
+			}
 		}
-		if said >= len(list) || l.From != list[said].From || l.To != list[said].To || l.Reason != list[said].Reason {
-			t.Errorf("line %d of the log tells %+v", said, l)
+		if len(said) != len(list) {
+			return fmt.Sprintf("%d, want %d", len(said), len(list))
 		}
-		said++
-	}
-	if said != len(list) {
-		t.Errorf("%d changes in the log, %d in the time line", said, len(list))
+		return ""
+	})
+	for i, l := range said {
+		if i >= len(list) || l.From != list[i].From || l.To != list[i].To || l.Reason != list[i].Reason {
+			t.Errorf("line %d of the log tells %+v", i, l)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,16 +15,11 @@ func TestB7Row39Drain(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
 	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Flags: []string{"--timeouts.drain=30s"}, Loose: true})
-	a.On(rig.TokensFor(2 * time.Second))
-	b.On(rig.TokensFor(2 * time.Second))
+	a.On(rig.TokensFor(6 * time.Second))
+	b.On(rig.TokensFor(6 * time.Second))
 	cs := rig.Streams(t, r, 50)
 	r.Signal(syscall.SIGTERM)
-	rig.Eventually(t, time.Second, "/readyz 503", func() string {
-		if status, _ := r.AdminGet("/readyz"); status != 503 {
-			return fmt.Sprintf("is %d", status)
-		}
-		return ""
-	})
+	r.Draining(t, 3*time.Second)
 	for i, c := range cs {
 		if resp := c.Response(3 * rig.Patience); !resp.Complete || !strings.HasSuffix(string(resp.Body), rig.DoneEvent) || len(resp.ErrorEvents()) > 0 {
 			t.Errorf("stream %d: properly ended %v, ..%.200q", i, resp.Complete, resp.Body[max(0, len(resp.Body)-200):])
@@ -85,6 +79,7 @@ func TestB7Row39SecondSignal(t *testing.T) {
 	b.On(rig.TokensFor(time.Minute))
 	cs := rig.Streams(t, r, 5)
 	r.Signal(syscall.SIGTERM)
+	r.Draining(t, rig.Patience)
 	time.Sleep(300 * time.Millisecond)
 	if r.HasExited() {
 		t.Fatal("the first signal did not wait for the streams")
@@ -106,13 +101,13 @@ func TestB7Row39StillAccepts(t *testing.T) {
 	t.Parallel()
 	a, b := rig.NewEngine(t, "a"), rig.NewEngine(t, "b")
 	r := rig.StartWith(t, rig.Setup{Engines: []*rig.Engine{a, b}, Flags: []string{"--timeouts.drain=30s"}, Loose: true})
-	a.On(rig.TokensFor(2 * time.Second))
-	b.On(rig.TokensFor(2 * time.Second))
+	a.On(rig.TokensFor(6 * time.Second))
+	b.On(rig.TokensFor(6 * time.Second))
 	cs := rig.Streams(t, r, 2)
 	a.On(nil)
 	b.On(nil)
 	r.Signal(syscall.SIGTERM)
-	time.Sleep(200 * time.Millisecond)
+	r.Draining(t, rig.Patience)
 	c := r.Dial(t)
 	c.Send(rig.Request("POST", rig.ChatPath, r.ID("new"), rig.ChatBody(true)))
 	resp := c.Response(rig.Patience)

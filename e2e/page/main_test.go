@@ -147,7 +147,7 @@ func serve(t *testing.T, args ...string) *ramjet {
 	t.Helper()
 	r := &ramjet{public: freePort(t), admin: freePort(t)}
 	r.args = append([]string{
-		"serve", "--listen=" + r.public, "--admin=" + r.admin, "--health.interval=200ms", "--health.stable=1s", "--health.slow-start=2s",
+		"serve", "--listen=" + r.public, "--admin=" + r.admin, "--health.interval=200ms", "--health.stable=5s", "--health.slow-start=5s",
 		"--tokens.source=off", "--log.level=warn",
 	}, args...)
 	r.again(t)

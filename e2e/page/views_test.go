@@ -81,7 +81,7 @@ func TestViews(t *testing.T) {
 	for query, want := range map[string]int{"?engine=" + engine + "&end=done": -1, "?end=shed": 0, "?engine=" + other: -2} {
 		tb.eval("location.hash = '#/requests"+query+"'", nil)
 		var rows []string
-		tb.until("new URLSearchParams(location.hash.split('?')[1]).get('end') === (document.querySelector('[aria-label=End]').value || null)")
+		tb.until("new URLSearchParams(location.hash.split('?')[1]).get('end') === (document.querySelector('[aria-label=End]').value || null) && new URLSearchParams(location.hash.split('?')[1]).get('engine') === (document.querySelector('[aria-label=Engine]').value || null)")
 		rows = tb.text(".requests-table tbody tr td:nth-child(3)")
 		if want == 0 && len(rows) != 0 || want == -1 && (len(rows) == 0 || slices.Contains(rows, other)) || want == -2 && slices.Contains(rows, engine) {
 			t.Errorf("%s shows %v", query, rows)

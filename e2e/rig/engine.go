@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ type Engine struct {
 
 	mu        sync.Mutex // guards the following
 	ln        net.Listener
+	free      func() // of the port, while the engine is down
 	play      Script
 	gets      map[string]string // path -> whole raw answer
 	idleClose time.Duration     // 0 = never; vLLM's uvicorn has 5 s
@@ -135,16 +137,40 @@ func (e *Engine) CloseIdle(d time.Duration) {
 }
 
 // Down closes the port and resets every connection, as a killed process does.
+// The port stays the engine's until it is up again: another process that got it
+// would be taken for the engine.
 func (e *Engine) Down() {
+	e.stop()
 	e.mu.Lock()
-	_ = e.ln.Close()
-	e.mu.Unlock()
-	e.DropAll()
+	defer e.mu.Unlock()
+	e.free = reserve(e.Addr)
+}
+
+// reserve keeps a port without listening there, so that whoever connects is
+// refused, until free is called.
+func reserve(addr string) (free func()) {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil || !at.Addr().Is4() {
+		return func() {}
+	}
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return func() {}
+	}
+	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	_ = syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
+	return func() { _ = syscall.Close(fd) }
 }
 
 // Up opens the same port again.
 func (e *Engine) Up(t testing.TB) {
 	t.Helper()
+	e.unreserve()
 	ln, err := Listen(e.Addr, 0)
 	if err != nil {
 		t.Fatalf("cannot reopen engine %s: %v", e.Name, err)
@@ -165,7 +191,22 @@ func (e *Engine) DropAll() {
 	}
 }
 
-func (e *Engine) stop() { e.Down() }
+func (e *Engine) stop() {
+	e.mu.Lock()
+	_ = e.ln.Close()
+	e.mu.Unlock()
+	e.DropAll()
+	e.unreserve()
+}
+
+func (e *Engine) unreserve() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.free != nil {
+		e.free()
+		e.free = nil
+	}
+}
 
 // Silence stops accepting and fills the accept queue, so that further SYNs are
 // dropped: connecting hangs as with a black hole. It needs a short backlog.

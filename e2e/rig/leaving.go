@@ -8,8 +8,10 @@ import (
 // LeaveWays are the ways in which a client's connection ends.
 var LeaveWays = map[string]func(*Client){"fin": (*Client).Close, "rst": (*Client).Abort, "half-close": (*Client).CloseWrite}
 
-// LeaveLimit is ten times the 100 ms of the fault table.
-const LeaveLimit = time.Second
+// LeaveLimit is how long an engine's connection may outlive its client where
+// nothing but the client's leaving can end it. The fault table's 100 ms are for
+// a machine that does nothing else.
+const LeaveLimit = 10 * time.Second
 
 // Leaves sends a request, waits until seen, leaves, and checks that the engine's
 // connection is closed at once.

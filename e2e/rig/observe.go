@@ -30,6 +30,10 @@ func (r *Ramjet) EngineState(name string) string {
 	if err != nil {
 		return "unreadable: " + err.Error()
 	}
+	return m.engineState(name)
+}
+
+func (m *Metrics) engineState(name string) string {
 	for _, s := range m.Samples {
 		if s.Name == "ramjet_engine_state" && s.Labels["engine"] == name && s.Value == 1 {
 			return s.Labels["state"]

@@ -8,7 +8,7 @@ import (
 // Patience is how long a test waits for something that ought to happen at once.
 // The machine is shared, so it is generous: it decides between "happens" and
 // "does not", never between fast and slow.
-const Patience = 5 * time.Second
+const Patience = 15 * time.Second
 
 // Eventually waits until ok returns "" and fails the test with its last answer
 // when it does not within the limit.

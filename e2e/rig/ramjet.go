@@ -158,8 +158,13 @@ func (r *Ramjet) AwaitReady() {
 		if status != 200 {
 			return fmt.Sprintf("/readyz %d %s", status, body)
 		}
+		_, page := r.AdminGet("/metrics")
+		m, err := ParseMetrics(page)
+		if err != nil {
+			return "unreadable: " + err.Error()
+		}
 		for _, name := range r.EngineNames() {
-			if state := r.EngineState(name); state != "ready" {
+			if state := m.engineState(name); state != "ready" {
 				return fmt.Sprintf("engine %s is %q", name, state)
 			}
 		}

@@ -36,6 +36,17 @@ func Streams(t testing.TB, r *Ramjet, n int) []*Client {
 	return cs
 }
 
+// Draining waits until the process says that it takes nothing new.
+func (r *Ramjet) Draining(t testing.TB, limit time.Duration) {
+	t.Helper()
+	Eventually(t, limit, "/readyz 503", func() string {
+		if status, _ := r.AdminGet("/readyz"); status != 503 {
+			return fmt.Sprintf("is %d", status)
+		}
+		return ""
+	})
+}
+
 // DrainedLedger checks the access lines of a process that has ended: each
 // request has one.
 func DrainedLedger(t testing.TB, r *Ramjet) {

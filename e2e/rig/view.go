@@ -105,13 +105,16 @@ func (s *SimEngine) Cache(t testing.TB) (st CacheState) {
 	return st
 }
 
+// atRest is how long nothing changes where nothing is on its way.
+const atRest = 30 * time.Millisecond
+
 // InStep waits until the index holds what the engine's cache holds, so that no
 // event is on its way. Copies of one block make the two differ for good: then it
 // is enough that nothing changes any more.
 func (r *Ramjet) InStep(t testing.TB, sims ...*SimEngine) {
 	t.Helper()
-	last, same := "", 0
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline) && same < 3; time.Sleep(time.Millisecond) {
+	last, quiet := "", time.Now()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline) && time.Since(quiet) < atRest; time.Sleep(time.Millisecond) {
 		m := r.Metrics()
 		text, equal := "", true
 		for _, s := range sims {
@@ -122,8 +125,8 @@ func (r *Ramjet) InStep(t testing.TB, sims ...*SimEngine) {
 		if equal {
 			return
 		}
-		if same++; text != last {
-			last, same = text, 0
+		if text != last {
+			last, quiet = text, time.Now()
 		}
 	}
 }
