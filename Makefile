@@ -25,7 +25,7 @@ UNRACED := ./benchmarks/...
 PROCESSES := ./e2e/rig ./e2e ./e2e/faults
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-short race e2e-vllm fuzz chaos soak supply sbom bench bench-quick bench-micro bench-stream bench-policy bench-growth bench-handoff pgo lint vet image image-proof clean \
+.PHONY: help demo build test test-short race e2e-vllm fuzz chaos soak supply sbom bench bench-quick bench-side bench-stream bench-goals bench-growth bench-policy bench-handoff bench-micro pgo lint vet image image-proof clean \
 	need-go need-python sdk-node vocab templates test-race test-unraced test-e2e test-sdk test-page test-chaos supply-quick summary-new summary
 
 help: ## list the targets
@@ -60,12 +60,19 @@ chaos: need-go need-python $(VENV)/ready ## break everything at once for CHAOS (
 soak: need-go ## 70 % load for SOAK (2h): slopes of memory, descriptors, goroutines and p99
 	RAMJET_SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 4h -run '^TestSoak$$' ./e2e/chaos
 
-bench: build need-python ## everything, hours on a quiet machine: beside every rival, against nginx, growth; writes benchmarks/RESULTS.md
-	$(GO) run ./benchmarks/cmd/streambench -side -python $(PYTHON) -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
-	@$(MAKE) --no-print-directory bench-stream bench-growth
+# One after the other, the rest also where one fails. ARGS are streambench's: the other programs have other flags.
+bench: need-go need-python ## every bench-* but quick and micro, three to five hours on a quiet machine; writes benchmarks/*.md and benchmarks/results
+	@$(MAKE) --no-print-directory -k -j1 bench-side bench-stream bench-goals; code=$$?; \
+	$(MAKE) --no-print-directory -k -j1 ARGS= bench-growth bench-policy bench-handoff && exit $$code
 
-bench-quick: build need-python ## beside every rival in less than 15 minutes: fewer rounds, the same subjects; writes benchmarks/RESULTS.md
-	$(GO) run ./benchmarks/cmd/streambench -side -quick -python $(PYTHON) -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
+bench-quick: need-go need-python ## beside every rival, and the goals, in less than 15 minutes: fewer rounds, the same subjects; writes benchmarks/RESULTS.md
+	@$(MAKE) --no-print-directory -k -j1 ARGS='-quick $(ARGS)' bench-side bench-goals
+
+bench-side: build need-python ## beside every rival: the longest part of `make bench`; writes benchmarks/RESULTS.md
+	$(GO) run ./benchmarks/cmd/streambench -side -python $(PYTHON) -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
+
+bench-goals: need-go vocab templates ## index, tokenizer, returning session, decision against their goals, and what the profile-guided build gains, minutes; writes benchmarks/RESULTS.md (ARGS=-quick: 90 seconds once it is built)
+	$(GO) run ./benchmarks/cmd/streambench -goals -out benchmarks/RESULTS.md $(ARGS)
 
 bench-micro: need-go ## micro-benchmarks, then the overhead of the whole path
 	$(GO) test -run '^$$' -bench . -benchmem ./proxy ./wire ./route ./tokens

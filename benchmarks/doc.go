@@ -1,6 +1,7 @@
 // Package benchmarks measures whole paths of Ramjet from outside: a fake engine, a load generator that verifies what it
 // receives, and an orchestrator that runs Ramjet, nginx and no proxy at all in interleaved rounds and compares them; the
-// side-by-side adds HAProxy, Go's ReverseProxy and routers for language models out of packages.
+// side-by-side adds HAProxy, Go's ReverseProxy and routers for language models out of packages. The goals are another
+// matter: they run the Go benchmarks of the product's packages as processes and read what those print.
 //
 // Everything here sees Ramjet as a black box: it shares no parser, scanner or pool with the product, so that a defect in
 // one of those cannot hide itself. Engine and load generator are processes of their own (modes of cmd/streambench) with

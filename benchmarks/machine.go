@@ -76,6 +76,36 @@ func stealTicks() (stolen, all int64) {
 	return stolen, all
 }
 
+// busyTicks are the ticks in which the processors did anything, and all of them; iowait is idle time.
+func busyTicks() (busy, all int64) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	for i, f := range strings.Fields(line) {
+		v, err := strconv.ParseInt(f, 10, 64)
+		if err != nil || i > 8 {
+			continue
+		}
+		all += v
+		if i != 4 && i != 5 {
+			busy += v
+		}
+	}
+	return busy, all
+}
+
+// othersShare is what others than a process that used own CPU time had of the machine since the ticks were taken.
+func othersShare(busyBefore, allBefore int64, own, wall time.Duration) float64 {
+	busy, all := busyTicks()
+	if all <= allBefore || wall <= 0 {
+		return 0
+	}
+	ours := own.Seconds() / wall.Seconds() / float64(runtime.NumCPU())
+	return max(0, float64(busy-busyBefore)/float64(all-allBefore)-ours)
+}
+
 // CommandLine renders a call as one would type it; files are named without the folders of this machine.
 func CommandLine(program string, args []string) string {
 	out := []string{program}

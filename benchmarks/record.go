@@ -158,21 +158,8 @@ type Records struct {
 	Capacities []CapacityRecord
 }
 
-// write saves the records as JSON lines, in place of those of an earlier call.
-func (r Records) write(name string) (err error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return fmt.Errorf("cannot save the results: %w", err)
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("cannot save the results: %w", err)
-	}
-	defer func() {
-		if closeErr := f.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("cannot save the results: %w", closeErr)
-		}
-	}()
-	enc := json.NewEncoder(f)
+// write saves the records in place of those of an earlier call.
+func (r Records) write(name string) error {
 	lines := []any{r.Meta}
 	for _, x := range r.Runs {
 		lines = append(lines, x)
@@ -198,6 +185,24 @@ func (r Records) write(name string) (err error) {
 	for _, x := range r.Capacities {
 		lines = append(lines, x)
 	}
+	return writeLines(name, lines)
+}
+
+// writeLines saves one JSON object a line.
+func writeLines(name string, lines []any) (err error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return fmt.Errorf("cannot save the results: %w", err)
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("cannot save the results: %w", err)
+	}
+	defer func() {
+		if closeErr := f.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("cannot save the results: %w", closeErr)
+		}
+	}()
+	enc := json.NewEncoder(f)
 	for _, x := range lines {
 		if err := enc.Encode(x); err != nil {
 			return fmt.Errorf("cannot save the results: %w", err)
