@@ -32,8 +32,8 @@ var aborted = []struct {
 	},
 	{
 		name: "anthropic", path: "/v1/messages", body: `{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
-		stream: chunk(dialectBodies[3].events[0]) + chunk(namedEvent("message_delta", `{"type":"message_delta","delta":{"stop_reason":"abort"},"usage":{"input_tokens":9,"output_tokens":0}}`)) + chunk(dialectBodies[3].events[3]) + endOfBody,
-		plain:  `{"id":"m","type":"message","role":"assistant","content":[],"model":"m","stop_reason":"abort","usage":{"input_tokens":9,"output_tokens":0}}`,
+		stream: chunk(dialectBodies[3].events[0]) + chunk(namedEvent("message_delta", `{"type":"message_delta","delta":{"stop_reason":null},"usage":{"input_tokens":9,"output_tokens":0}}`)) + chunk(dialectBodies[3].events[3]) + endOfBody,
+		plain:  `{"id":"m","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"usage":{"input_tokens":9,"output_tokens":0}}`,
 	},
 }
 
@@ -136,6 +136,11 @@ func TestAbortBehindOutputPasses(t *testing.T) {
 			"anthropic", "/v1/messages", `{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
 			delta(3, 0) + delta(3, 1) + namedEvent("message_delta", `{"type":"message_delta","delta":{"stop_reason":"abort"},"usage":{"input_tokens":9,"output_tokens":1}}`) + delta(3, 3),
 			`{"id":"m","type":"message","role":"assistant","content":[{"type":"text","text":"foo"}],"stop_reason":"abort","usage":{"input_tokens":9,"output_tokens":1}}`,
+		},
+		{
+			"anthropic, null", "/v1/messages", `{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
+			delta(3, 0) + delta(3, 1) + namedEvent("message_delta", `{"type":"message_delta","delta":{"stop_reason":null},"usage":{"input_tokens":9,"output_tokens":1}}`) + delta(3, 3),
+			`{"id":"m","type":"message","role":"assistant","content":[{"type":"text","text":"foo"}],"stop_reason":null,"usage":{"input_tokens":9,"output_tokens":1}}`,
 		},
 	} {
 		for shape, sent := range map[string]string{

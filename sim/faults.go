@@ -25,7 +25,7 @@ var FaultKinds = []string{
 //
 // AfterTokens says where in the answer it strikes: -1 before the response
 // head, 0 (the default) after the head of a stream and before its first
-// token, n after n generated tokens. An answer that is not streamed is struck
+// token, n after n generated tokens. An abort never comes before the head. An answer that is not streamed is struck
 // once so many tokens exist, before its head.
 type Fault struct {
 	Kind        string  `json:"kind"`

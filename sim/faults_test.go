@@ -77,7 +77,19 @@ func TestFaultsOfStreams(t *testing.T) {
 			return unless(strings.Contains(raw, "event: response.incomplete\n") && !strings.Contains(raw, "output_item") && strings.HasSuffix(raw, "\r\n0\r\n\r\n"), "no incomplete answer")
 		}},
 		{"abort messages", `{"kind":"abort"}`, "/v1/messages", `{"stream":true,"max_tokens":8,` + hello + `}`, func(raw string, _ error) string {
-			return unless(strings.Contains(raw, `"stop_reason":"abort"`) && strings.Contains(raw, "event: message_stop\n"), "no abort")
+			return unless(strings.Contains(raw, `"delta":{"stop_reason":null,`) && strings.Contains(raw, "event: message_stop\n"), "no abort")
+		}},
+		{"abort before the head", `{"kind":"abort","after_tokens":-1}`, "/v1/chat/completions", chat, func(raw string, _ error) string {
+			return unless(said(raw) == "" && strings.Contains(raw, `"finish_reason":"abort"`), "no abort at once")
+		}},
+		{"abort before the head, completions", `{"kind":"abort","after_tokens":-1}`, "/v1/completions", `{"stream":true,"max_tokens":8,"prompt":"x"}`, func(raw string, _ error) string {
+			return unless(said(raw) == "" && strings.Contains(raw, `"finish_reason":"abort"`), "no abort at once")
+		}},
+		{"abort before the head, responses", `{"kind":"abort","after_tokens":-1}`, "/v1/responses", `{"stream":true,"max_output_tokens":8,"input":"x"}`, func(raw string, _ error) string {
+			return unless(strings.Contains(raw, "event: response.incomplete\n"), "no incomplete answer")
+		}},
+		{"abort before the head, messages", `{"kind":"abort","after_tokens":-1}`, "/v1/messages", `{"stream":true,"max_tokens":8,` + hello + `}`, func(raw string, _ error) string {
+			return unless(said(raw) == "" && strings.Contains(raw, `"delta":{"stop_reason":null,`), "no abort at once")
 		}},
 		{"before the head", `{"kind":"reset","after_tokens":-1}`, "/v1/chat/completions", chat, func(raw string, err error) string {
 			return unless(raw == "" && errors.Is(err, syscall.ECONNRESET), "something came")
@@ -146,6 +158,7 @@ func TestFaultsOfPlainAnswers(t *testing.T) {
 	for _, tc := range []struct{ fault, part string }{
 		{`{"kind":"error-event"}`, "HTTP/1.1 500 Internal Server Error\r\n"},
 		{`{"kind":"abort"}`, `"content":"","refusal":null`},
+		{`{"kind":"abort","after_tokens":-1}`, `"content":"","refusal":null`},
 		{`{"kind":"abort","after_tokens":8}`, `"finish_reason":"length"`}, // the answer is complete by then
 		{`{"kind":"truncate"}`, "content-length: 1000\r\n"},
 		{`{"kind":"bad-chunk"}`, "\r\n\r\nzz\r\n"},
@@ -268,6 +281,30 @@ func TestStalledClientMayLeave(t *testing.T) {
 		synctest.Wait()
 		if st := s.State(); st.InFlight != 0 || st.Aborted != 1 {
 			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestStaleHangTimer: the end of a hang that was cleared leaves a later one alone.
+func TestStaleHangTimer(t *testing.T) {
+	virtual(t, slowOptions(), func(t *testing.T, s *Server, _ func() net.Conn) {
+		hang := func(seconds float64) {
+			if err := s.Fault(Fault{Kind: "hung", Seconds: seconds}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hang(2)
+		s.Clear()
+		hang(5)
+		for _, w := range []struct {
+			after time.Duration
+			hung  bool
+		}{{3 * time.Second, true}, {3 * time.Second, false}} {
+			time.Sleep(w.after)
+			synctest.Wait()
+			if got := s.State().Hung; got != w.hung {
+				t.Errorf("hung %v after another %v", got, w.after)
+			}
 		}
 	})
 }

@@ -301,8 +301,8 @@ func (st *messageStream) start() {
 	st.event("content_block_start", string(append(b, `,"input":{}}}`...)))
 }
 
-// appendStop appends the stop reason in Anthropic's words. An abort has none
-// in that list and shows as it is.
+// appendStop appends the stop reason in Anthropic's words. vLLM has none for an
+// abort and says null.
 func (st *messageStream) appendStop(b []byte, c *choice) []byte {
 	reason := c.reason
 	switch {
@@ -315,7 +315,10 @@ func (st *messageStream) appendStop(b []byte, c *choice) []byte {
 	case reason == FinishLength:
 		reason = "max_tokens"
 	}
-	b = appendString(b, reason)
+	if reason == FinishAbort {
+		reason = "" // null
+	}
+	b = appendStringOrNull(b, reason)
 	b = append(b, `,"stop_sequence":`...)
 	return appendStringOrNull(b, c.stop)
 }
@@ -326,11 +329,11 @@ func (st *messageStream) appendUsage(b []byte) []byte {
 	u := st.g.usageOf(outputTokens(st.choices))
 	created := st.g.createdTokens(u)
 	b = append(b, `{"input_tokens":`...)
-	b = appendInt(b, u.prompt-u.cached-created)
+	b = appendInt(b, u.prompt-u.cached-max(created, 0))
 	b = append(b, `,"output_tokens":`...)
 	b = appendInt(b, u.output)
 	b = append(b, `,"cache_creation_input_tokens":`...)
-	b = appendInt(b, created)
+	b = appendCountOrNull(b, created)
 	b = append(b, `,"cache_read_input_tokens":`...)
 	return append(appendInt(b, u.cached), '}')
 }

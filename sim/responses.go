@@ -401,7 +401,7 @@ func (r *responsesRequest) appendUsage(b []byte) []byte {
 	u := r.g.usageOf(r.choice.tokens)
 	b = appendInt(append(b, `{"input_tokens":`...), u.prompt)
 	b = appendInt(append(b, `,"input_tokens_details":{"cached_tokens":`...), u.cached)
-	b = appendInt(append(b, `,"cache_write_tokens":`...), r.g.createdTokens(u))
+	b = appendCountOrNull(append(b, `,"cache_write_tokens":`...), r.g.createdTokens(u))
 	b = appendInt(append(b, `,"input_tokens_per_turn":[],"cached_tokens_per_turn":[]},"output_tokens":`...), u.output)
 	b = append(b, `,"output_tokens_details":{"reasoning_tokens":0,"tool_output_tokens":0,"output_tokens_per_turn":[],"tool_output_tokens_per_turn":[]},"total_tokens":`...)
 	return append(appendInt(b, u.prompt+u.output), '}')

@@ -77,6 +77,7 @@ type Server struct {
 	control  net.Listener
 	conns    map[*conn]struct{}
 	epoch    uint64 // counts openings and closings, so that an old timer does not reopen
+	hangs    uint64 // counts hangs, so that an old timer does not end a later one
 }
 
 const (
@@ -358,12 +359,21 @@ func (s *Server) freshProcess() {
 // hang stops the scheduler, for d if d > 0: the API process goes on answering
 // /health with 200 while nothing is generated.
 func (s *Server) hang(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs++
+	hang := s.hangs
 	s.core.Hang(true)
 	if d == 0 {
 		return
 	}
 	s.wg.Go(func() {
-		if pause(s.ctx, d) {
+		if !pause(s.ctx, d) {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.hangs == hang {
 			s.core.Hang(false)
 		}
 	})

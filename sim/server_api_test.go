@@ -519,6 +519,24 @@ func TestMetricsUnderVLLMsNames(t *testing.T) {
 
 // TestTwoChoicesCostOnePrefill: choices of one prompt have equal text and
 // share what the first one has cached.
+// TestHybridUsage: for a hybrid model vLLM does not say what it wrote to the
+// cache, and the prompt's count must not suffer from that.
+func TestHybridUsage(t *testing.T) {
+	t.Parallel()
+	o := fast()
+	o.Core.Hybrid = "mmma"
+	s := start(t, o)
+	prompt := strconv.Itoa(len(chatPrompt(t, ChatMessage{Role: "user", Content: "Hello"})))
+	for _, c := range []struct{ path, body, usage string }{
+		{"/v1/messages", `{"max_tokens":2,` + hello + `}`, `"usage":{"input_tokens":` + prompt + `,"output_tokens":2,"cache_creation_input_tokens":null,"cache_read_input_tokens":0}`},
+		{"/v1/responses", `{"max_output_tokens":2,"input":"Hello"}`, `"usage":{"input_tokens":` + prompt + `,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":null,`},
+	} {
+		if a := call(t, s, post(c.path, c.body)); a.status != 200 || !strings.Contains(a.body, c.usage) {
+			t.Errorf("%s: %d %s, wanted %s", c.path, a.status, a.body, c.usage)
+		}
+	}
+}
+
 func TestTwoChoices(t *testing.T) {
 	t.Parallel()
 	s := start(t, fast())

@@ -131,7 +131,8 @@ func (s *Server) enter(ctx context.Context, w *responder, a *answerRequest, g *g
 		return false
 	}
 	g.fault = s.faults.take()
-	if f := g.fault; f != nil && (f.AfterTokens < 0 || f.Kind == "status" || f.Kind == "slow-head") {
+	// An abort is an answer of the engine, so that even the earliest comes from next.
+	if f := g.fault; f != nil && (f.AfterTokens < 0 && f.Kind != FinishAbort || f.Kind == "status" || f.Kind == "slow-head") {
 		g.fault = nil
 		if !s.strike(ctx, w, f, a.dialect) {
 			return false

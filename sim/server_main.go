@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ type Flags struct {
 	WriteModel    string        // write the model's files into this folder and end
 }
 
-// check refuses words that are none of a flag's.
+// check refuses words that are none of a flag's, and numbers that count nothing.
 func (f *Flags) check() error {
 	for _, w := range []struct {
 		flag, word string
@@ -57,6 +58,25 @@ func (f *Flags) check() error {
 	} {
 		if w.word != "" && !slices.Contains(w.of, w.word) {
 			return fmt.Errorf("cannot use %s %q: it must be one of %s", w.flag, w.word, strings.Join(w.of, ", "))
+		}
+	}
+	for _, n := range []struct {
+		flag  string
+		value float64
+	}{
+		{"event-frames", float64(f.EventFrames)},
+		{"event-buffer", float64(f.EventBuffer)},
+		{"block-tokens", float64(f.BlockTokens)},
+		{"kv-blocks", float64(f.KVBlocks)},
+		{"offload-blocks", float64(f.OffloadBlocks)},
+		{"lookahead", float64(f.Lookahead)},
+		{"max-model-len", float64(f.MaxModelLen)},
+		{"speed", f.Speed},
+		{"start-delay", f.StartDelay.Seconds()},
+		{"drain", f.Drain.Seconds()},
+	} {
+		if n.value < 0 || math.IsNaN(n.value) {
+			return fmt.Errorf("cannot use %s %v: it must be a number of at least 0", n.flag, n.value)
 		}
 	}
 	if f.Hybrid != "" && f.OffloadBlocks > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,9 +62,13 @@ func TestCommandRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	for _, f := range []Flags{
 		{Profile: "fast"}, {Events: "nowhere"}, {Replay: "tcp://127.0.0.1:0"}, {Hash: "md5"}, {HashSeed: "1"}, {EventForm: "json"},
-		{Handoff: "maybe"}, {Hybrid: "mm"}, {Hybrid: "mma", OffloadBlocks: 1}, {Hybrid: "mmma", KVBlocks: 9}, {Hybrid: "max"}, {Hybrid: "ama"}, {Events: "tcp://127.0.0.1:0", EventFrames: 5}, {Listen: "nowhere:-1"}, {WriteModel: filepath.Join(os.DevNull, "x")},
+		{Handoff: "maybe"}, {Hybrid: "mm"}, {Hybrid: "mma", OffloadBlocks: 1}, {Hybrid: "mmma", KVBlocks: 9}, {Hybrid: "max"}, {Hybrid: "ama"}, {Events: "tcp://127.0.0.1:0", EventFrames: 5}, {Listen: "nowhere:-1"}, {BlockTokens: -1}, {KVBlocks: -1}, {EventFrames: -1}, {EventBuffer: -1}, {OffloadBlocks: -1},
+		{Lookahead: -1}, {MaxModelLen: -1}, {Speed: -1}, {Speed: math.NaN()}, {StartDelay: -1}, {Drain: -1},
+		{WriteModel: filepath.Join(os.DevNull, "x")},
 	} {
-		if err := Run(t.Context(), f, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // flags that are taken by mistake must not serve for ever
+		if err := Run(ctx, f, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}

@@ -84,6 +84,14 @@ func appendIDsOrNull(dst []byte, ids []uint32, wanted bool) []byte {
 
 func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }
 
+// appendCountOrNull appends n, or null if it is negative.
+func appendCountOrNull(dst []byte, n int) []byte {
+	if n < 0 {
+		return append(dst, "null"...)
+	}
+	return appendInt(dst, n)
+}
+
 // usage is what an answer reports about its tokens.
 type usage struct {
 	prompt, output, cached int

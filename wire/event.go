@@ -28,7 +28,8 @@ type EventInfo struct {
 	// Abort: the answer was ended by the engine, as a stopping vLLM does:
 	// finish_reason "abort"; a Responses stream that ends incomplete or
 	// cancelled though no limit was reached, or failed without output; an
-	// Anthropic stop_reason outside the documented list.
+	// Anthropic stop_reason outside the documented list, or a message_delta or
+	// plain message without one.
 	Abort    bool
 	HasUsage bool
 	Usage    Usage
@@ -97,6 +98,9 @@ func ClassifyEvent(d Dialect, event []byte, info *EventInfo) {
 func ClassifyAnswer(d Dialect, body []byte, info *AnswerInfo) {
 	var f facts
 	f.read(d, body, false, len(body) == 2*AbridgeEnd)
+	if d == DialectAnthropic && string(f.kind) == "message" {
+		f.unstopped()
+	}
 	*info = AnswerInfo{
 		Abort:    f.abort,
 		Error:    f.failed,

@@ -13,6 +13,8 @@ type facts struct {
 	finished bool
 	abort    bool
 	failed   bool // an error object
+	whole    bool // the text was read to its end, with nothing left out
+	nullStop bool // Anthropic: a stop_reason that is null
 	settled  bool // the list that holds the content was read to its end
 	hasUsage bool
 	usage    Usage
@@ -28,10 +30,11 @@ func (f *facts) read(d Dialect, data []byte, several, abridged bool) {
 	*f = facts{usage: unknownUsage}
 	s := docScan{b: data, sse: several}
 	f.walk(d, &s)
+	f.whole = s.finished()
 	if !abridged {
 		return
 	}
-	if joint := len(data) - AbridgeEnd; joint > 0 && !s.finished() {
+	if joint := len(data) - AbridgeEnd; joint > 0 && !f.whole {
 		*f = facts{usage: unknownUsage}
 		s = docScan{b: data[:joint], sse: several}
 		f.walk(d, &s)
@@ -352,8 +355,9 @@ func (f *facts) block(s *docScan) {
 }
 
 // stop reads an Anthropic stop_reason. The list is that of the API's
-// documentation; vLLM passes words of its own through, "abort" among them.
+// documentation; a server may pass words of its own through.
 func (f *facts) stop(s *docScan) {
+	f.nullStop = s.peek() == 'n'
 	reason := s.text()
 	if len(reason) == 0 {
 		return
@@ -366,7 +370,20 @@ func (f *facts) stop(s *docScan) {
 	}
 }
 
+// unstopped judges the end of an Anthropic message: one without a reason was
+// aborted, because vLLM (0.32) has a word of the API for stop, length and
+// tool_calls only and says null for the rest. A member that may lie in a part
+// left out is not missing.
+func (f *facts) unstopped() {
+	if !f.finished && !f.failed && (f.whole || f.nullStop) {
+		f.finished, f.abort = true, true
+	}
+}
+
 func (f *facts) anthropicEvent(name []byte, info *EventInfo) {
+	if string(name) == "message_delta" {
+		f.unstopped()
+	}
 	info.Error = f.failed
 	info.Finished, info.Abort = f.finished, f.abort
 	switch string(name) {

@@ -166,7 +166,7 @@ func twinAnthropic(name string, v object, info *EventInfo) {
 	if reason == "" {
 		reason = text(level(v, "message", "stop_reason"))
 	}
-	info.Finished = reason != ""
+	info.Finished = reason != "" || name == "message_delta"
 	info.Abort = info.Finished && !slices.Contains([]string{"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal", "model_context_window_exceeded"}, reason)
 	switch name {
 	case "ping":

@@ -68,7 +68,10 @@ type Peeked struct {
 
 	fields [fieldCount]Span
 	// usage spans the value of stream_options.include_usage.
-	usage   Span
+	usage Span
+	// continuous is stream_options.continuous_usage_stats, read like Stream.
+	continuous bool
+
 	counts  [3]listShape
 	scratch []byte
 }

@@ -217,6 +217,7 @@ func (p *Peeked) settleStream(body []byte) {
 		p.StreamOptions = p.fields[fieldStreamOptions]
 		p.usage = p.inner(body, p.StreamOptions, "include_usage")
 		p.IncludeUsage = p.flag(p.usage.Of(body)) == FlagTrue
+		p.continuous = p.flag(p.inner(body, p.StreamOptions, "continuous_usage_stats").Of(body)) == FlagTrue
 	}
 }
 

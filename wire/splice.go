@@ -43,6 +43,8 @@ func (p *Peeked) usageEdit(body []byte) (at Span, text string, ok bool) {
 		return options, `{"include_usage":true}`, true
 	case p.StreamOptions.Empty():
 		return Span{}, "", false
+	case p.continuous:
+		return Span{}, "", false // without effect until usage is asked for, then in every event
 	case p.usage.Empty():
 		end := options.End - 1
 		s := jsonScanner{b: body}

@@ -32,13 +32,51 @@ type sim struct {
 	past string
 	cmd  *exec.Cmd     // nil while it is down
 	done chan struct{} // closed when its process has ended
+	told *exec.Cmd     // the process that was told to end last
+	lost []string      // ends that nobody asked for, with the process's own words
+}
+
+// diedOnOrder is what a simulator says that ends because of a fault die.
+const diedOnOrder = "the simulated engine died"
+
+// crashed is the exit status of a Go program that panicked.
+const crashed = 2
+
+// lastWords keeps the beginning of what a process says on stderr, which holds
+// the reason of a panic. To be read once the process has ended.
+type lastWords struct{ kept []byte }
+
+func (l *lastWords) Write(b []byte) (int, error) {
+	l.kept = append(l.kept, b[:min(len(b), 8<<10-len(l.kept))]...)
+	return len(b), nil
+}
+
+// ended judges the end of a process, which has come, and forgets the process.
+func (s *sim) ended(cmd *exec.Cmd, words string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == cmd {
+		s.cmd = nil
+	}
+	ordered := s.told == cmd || strings.Contains(words, diedOnOrder)
+	if !ordered || cmd.ProcessState.ExitCode() == crashed {
+		s.lost = append(s.lost, fmt.Sprintf("engine %s ended by itself (%v): %s", s.name, cmd.ProcessState, words))
+	}
+}
+
+// losses returns the ends that nobody asked for.
+func (s *sim) losses() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lost)
 }
 
 // anyHost begins an endpoint that an engine binds: by vLLM's rule (0.32) one
 // without a star is one to connect to.
 const anyHost = "tcp://*:"
 
-// newSim starts an engine that ends with the test.
+// newSim starts an engine that ends with the test, which fails if a process of
+// the engine ended in another way than by the test's doing.
 func newSim(t testing.TB, name string, events bool, flags ...string) *sim {
 	t.Helper()
 	s := &sim{name: name, path: binary(t, false), addr: "127.0.0.1:0", flags: append([]string{"--model=m", "--seed=" + textSeed}, flags...)}
@@ -48,7 +86,12 @@ func newSim(t testing.TB, name string, events bool, flags ...string) *sim {
 	if err := s.start(); err != nil {
 		t.Fatalf("cannot start engine %s: %v", name, err)
 	}
-	t.Cleanup(func() { s.end(syscall.SIGKILL) })
+	t.Cleanup(func() {
+		s.end(syscall.SIGKILL)
+		for _, l := range s.losses() {
+			t.Error(l)
+		}
+	})
 	return s
 }
 
@@ -69,6 +112,8 @@ func (s *sim) start() error {
 	if err != nil {
 		return err
 	}
+	var words lastWords
+	cmd.Stderr = &words
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -98,11 +143,7 @@ func (s *sim) start() error {
 	go func() {
 		_, _ = io.Copy(io.Discard, lines)
 		_ = cmd.Wait()
-		s.mu.Lock()
-		if s.cmd == cmd {
-			s.cmd = nil
-		}
-		s.mu.Unlock()
+		s.ended(cmd, string(words.kept))
 		close(done)
 	}()
 	return nil
@@ -123,6 +164,7 @@ func (s *sim) end(sig syscall.Signal) {
 	s.mu.Lock()
 	cmd, done := s.cmd, s.done
 	if cmd != nil {
+		s.told = cmd
 		_ = cmd.Process.Signal(syscall.SIGCONT)
 		_ = cmd.Process.Signal(sig)
 	}
