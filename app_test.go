@@ -126,6 +126,10 @@ func TestHalfWrittenFileIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon(t, "a file in the place of another is read", func() bool { return status("two") != 401 })
+	// They are no obstacle to a change of the other file.
+	before := count(loaded)
+	rewrite(t, file, engines+auth+"# changed\n")
+	soon(t, "a whole file is read beside one without a last newline", func() bool { return count(loaded) > before })
 	// Whoever asks for it gets the file as it is.
 	rewrite(t, file, strings.TrimSuffix(engines, "\n"))
 	if r := a.reload("SIGHUP"); r.Err != nil {

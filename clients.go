@@ -45,5 +45,9 @@ type topFlags struct {
 
 // top shows a running Ramjet until it is told to stop.
 func top(ctx context.Context, flags []string, f *topFlags) int {
-	return report(cli.Top(ctx, flags, os.Environ(), cli.TopOptions{Once: f.Once, Interval: f.Interval, In: os.Stdin, Out: os.Stdout}))
+	err := cli.Top(ctx, flags, os.Environ(), cli.TopOptions{Once: f.Once, Interval: f.Interval, In: os.Stdin, Out: os.Stdout})
+	if !f.Once {
+		err = untilTold(err)
+	}
+	return report(err)
 }

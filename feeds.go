@@ -247,6 +247,8 @@ func (f *feedOf) ask(ctx context.Context) (sources []kvevents.Source, why string
 	switch {
 	case err != nil:
 		return nil, "its event sources cannot be asked for", askSoon
+	case status >= http.StatusInternalServerError: // one that starts or is overloaded says nothing of what it has
+		return nil, fmt.Sprintf("its event sources cannot be asked for now (it answers %d)", status), askSoon
 	case status != http.StatusOK:
 		return nil, fmt.Sprintf("it does not tell its event sources (GET /kv_event_sources answers %d): set engines.events", status), askAgain
 	}
@@ -258,7 +260,8 @@ func (f *feedOf) ask(ctx context.Context) (sources []kvevents.Source, why string
 
 // configured takes the endpoints from the configuration, and where that leaves
 // the replay socket to the engine, asks for it. An engine that does not tell
-// has none; wait says when to ask one that gave no answer at all.
+// has none; wait says when to ask one that gave no answer, or none but that it
+// cannot answer now.
 func (f *feedOf) configured(ctx context.Context, o *kvevents.Options) (wait time.Duration, err error) {
 	if o.Events, err = endpoint(f.cfg.Events); err != nil {
 		return 0, err

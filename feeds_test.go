@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,6 +98,8 @@ func TestReplayOfConfiguredEvents(t *testing.T) {
 		"not told":  {"auto", answer(404, "{}"), "", 0},
 		"no events": {"auto", answer(200, "{}"), "", 0},
 		"no answer": {"auto", hangUp, "", askSoon},
+		"not now":   {"auto", answer(503, "{}"), "", askSoon},
+		"failing":   {"auto", answer(500, oneSource), "", askSoon},
 		"off":       {"off", answer(200, oneSource), "", 0},
 		"given":     {"tcp://127.0.0.1:9", answer(200, oneSource), "tcp://127.0.0.1:9", 0},
 	} {
@@ -104,6 +107,20 @@ func TestReplayOfConfiguredEvents(t *testing.T) {
 		o, why, wait := f.source(t.Context())
 		if o.Events.String() != "tcp://127.0.0.1:7" || o.Replay.String() != c.want || o.Topic != "" || o.Ranks != 0 || why != "" || wait != c.wait {
 			t.Errorf("%s: events %s, replay %q, topic %q, %d ranks, %q, ask after %s", name, o.Events, o.Replay, o.Topic, o.Ranks, why, wait)
+		}
+	}
+}
+
+// TestSourcesNotToldNow: an engine that fails is asked again soon, one that
+// tells nothing is left alone for a while.
+func TestSourcesNotToldNow(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]time.Duration{404: askAgain, 401: askAgain, 500: askSoon, 503: askSoon} {
+		f := asked(t, &config.Engine{Name: "a", Events: "auto", Replay: "auto"}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		f.e.SetModels(engine.NewModels([]string{"m"}, [][]byte{[]byte("{}")}, nil))
+		_, why, wait := f.source(t.Context())
+		if wait != want || !strings.Contains(why, strconv.Itoa(status)) || strings.Contains(why, "set engines.events") != (want == askAgain) {
+			t.Errorf("%d: %q, ask after %s", status, why, wait)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type reloads struct {
 	lastSlot  int                    // that was given to an engine
 	seen      prints                 // of the files when they were last read
 	same      map[string]os.FileInfo // of those files, to know one again that is written in place
+	taken     prints                 // of the files that are in force
 
 	files atomic.Pointer[[]string] // the names in seen
 }
@@ -141,7 +142,8 @@ func (a *app) halfWritten(how string) error {
 	cfg := a.current.Load()
 	var problems config.Problems
 	for _, name := range []string{cfg.File(), cfg.Auth.KeysFile} {
-		if now := a.same[name]; now != nil && os.SameFile(was[name], now) && !endsLine(name) {
+		// One that stands as it was taken is whole enough, whatever the other one is.
+		if now := a.same[name]; now != nil && a.seen[name] != a.taken[name] && os.SameFile(was[name], now) && !endsLine(name) {
 			problems = append(problems, config.Problem{
 				File: name, Message: "it is empty, or ends inside a line, as while it is written",
 				Hint: "end it with a newline, or send SIGHUP to take it as it is",
@@ -170,7 +172,11 @@ func (a *app) loadAgain() (*plan, error) {
 		seen[file] = a.seen[file]
 	}
 	a.saw(seen)
-	return a.prepare(next)
+	p, err := a.prepare(next)
+	if err == nil {
+		a.taken = maps.Clone(seen)
+	}
+	return p, err
 }
 
 // saw notes what the files hold.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -71,6 +72,7 @@ func assemble(load func() (*config.Config, error), logTo io.Writer) (*app, error
 	}
 	a.load = load
 	a.saw(seen)
+	a.taken = maps.Clone(seen)
 	return a, nil
 }
 

@@ -39,8 +39,11 @@ const (
 	// flushEvery is how old a record becomes before it is on disk (CONTRACT
 	// 10.13).
 	flushEvery = time.Second
-	// closeWait is how long Close waits for a disk that takes nothing.
+	// closeWait is how long Close waits for a disk that takes nothing, and
+	// lastWaits how many times that once the queue is empty: what is left is a
+	// write or two, and one that is long says nothing before its end.
 	closeWait = 2 * time.Second
+	lastWaits = 10
 )
 
 // Journal writes records until it is closed.
@@ -60,7 +63,7 @@ type Journal struct {
 
 	written, dropped atomic.Uint64
 
-	// What follows belongs to the writing goroutine.
+	// What follows belongs to the writing goroutine, but for out.moved.
 	out    output
 	taken  route.Explanation
 	line   []byte
@@ -131,31 +134,38 @@ func (j *Journal) Written() uint64 { return j.written.Load() }
 func (j *Journal) Dropped() uint64 { return j.dropped.Load() }
 
 // Close writes what waits and ends the journal. A slow disk gets its time; one
-// that takes no record for two seconds is left to itself. Records that come
-// later are dropped. A second call does nothing.
+// that takes nothing for two seconds, or for twenty once no record waits, is left
+// to itself. Records that come later are dropped. A second call does nothing.
 func (j *Journal) Close() {
 	j.once.Do(func() { close(j.stop) })
 	t := time.NewTicker(closeWait)
 	defer t.Stop()
-	for before := j.waiting(); ; {
+	still := 0
+	for before := j.standing(); ; {
 		select {
 		case <-j.done:
 			return
 		case <-t.C:
 		}
-		now := j.waiting()
-		if now == before {
+		now := j.standing()
+		if still++; now != before {
+			before, still = now, 0
+		} else if now.waiting > 0 || still == lastWaits {
 			return
 		}
-		before = now
 	}
 }
 
-// waiting returns how many records wait.
-func (j *Journal) waiting() int {
+// standing is how far the writing is: what changes while it goes on.
+type standing struct {
+	waiting int   // records in the queue
+	moved   int64 // bytes written: what left the queue may be in the encoder
+}
+
+func (j *Journal) standing() standing {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.count
+	return standing{j.count, j.out.moved.Load()}
 }
 
 // run writes once a second while there is something to write, and sleeps

@@ -408,10 +408,80 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("it waits for a minute")
 		}
-		if took := time.Since(began); took < closeWait || took > 2*closeWait {
+		if took := time.Since(began); took < closeWait || took > (lastWaits+1)*closeWait {
 			t.Errorf("it took %s", took)
 		}
 	})
+}
+
+// slowFile takes its time for each write. With takes nil it takes for ever.
+type slowFile struct {
+	file
+	takes func() time.Duration
+	hangs chan struct{}
+}
+
+// Write implements io.Writer.
+func (f *slowFile) Write(b []byte) (int, error) {
+	if f.takes == nil {
+		<-f.hangs
+		return 0, errors.New("it never came back")
+	}
+	time.Sleep(f.takes())
+	return f.file.Write(b)
+}
+
+// TestCloseWaitsForASlowDisk: bytes that move are progress although no record
+// leaves the queue, one long write at the end gets more time, and a disk that
+// takes nothing is left behind.
+func TestCloseWaitsForASlowDisk(t *testing.T) {
+	t.Parallel()
+	each := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+	for name, c := range map[string]struct {
+		tight       bool // a file takes one more record, and the queue waits for its end
+		takes       func() time.Duration
+		least, most time.Duration
+		whole       bool
+	}{
+		"several writes":           {false, each(closeWait - time.Second/2), closeWait, lastWaits * closeWait, true},
+		"one long write":           {false, each(4 * closeWait), 4 * closeWait, 2 * lastWaits * closeWait, true},
+		"several with a queue":     {true, each(closeWait - time.Second/2), closeWait, lastWaits * closeWait, true},
+		"nothing, with a queue":    {true, nil, closeWait, 2 * closeWait, false},
+		"nothing, without a queue": {false, nil, lastWaits * closeWait, (lastWaits + 1) * closeWait, false},
+	} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			hangs := make(chan struct{})
+			defer close(hangs)
+			d := newDecider(t, 2)
+			j, err := Open(Options{Dir: dir, MaxBytes: 1 << 20, Files: 9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.Record(d.next(t))
+			time.Sleep(2 * flushEvery)
+			synctest.Wait()
+			j.out.file = &slowFile{file: j.out.file, takes: c.takes, hangs: hangs}
+			for range 3 {
+				x := d.next(t)
+				if c.tight && d.n == 2 {
+					j.out.max = j.out.size + int64(len(x.AppendRecord(nil))) + 1 + slack
+				}
+				j.Record(x)
+			}
+			began := time.Now()
+			j.Close()
+			if took := time.Since(began); took < c.least || took > c.most {
+				t.Errorf("%s: it took %s", name, took)
+			}
+			if !c.whole {
+				return
+			}
+			if got, sum := ids(t, dir); !slices.Equal(got, upTo(0, 4)) || len(sum.Cut) != 0 {
+				t.Errorf("%s: %v, %+v", name, got, sum)
+			}
+		})
+	}
 }
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {

@@ -3,11 +3,13 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -35,19 +37,29 @@ type output struct {
 	max  int64
 	keep int
 
-	file    *os.File // nil before the first record, and after an error
+	file    file // nil before the first record, and after an error
 	encoder *zstd.Encoder
 	size    int64 // bytes in the file
 	pending int64 // bytes given to the encoder since the last flush
 	lines   uint64
 	fill    bool // the file holds a record
 	flushed bool // of which some can be read
+
+	moved atomic.Int64 // bytes written, to all files; read by anybody
+}
+
+// file is what an output needs of an os.File.
+type file interface {
+	io.WriteCloser
+	Sync() error
+	Name() string
 }
 
 // Write counts what the encoder puts into the file.
 func (o *output) Write(b []byte) (int, error) {
 	n, err := o.file.Write(b)
 	o.size += int64(n)
+	o.moved.Add(int64(n))
 	return n, err
 }
 
@@ -143,9 +155,11 @@ func (o *output) open() error {
 		}
 	}
 	name := nameAfter(newest, time.Now())
-	if o.file, err = os.OpenFile(filepath.Join(o.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+	made, err := os.OpenFile(filepath.Join(o.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
 		return fmt.Errorf("cannot make a journal file: %w", err)
 	}
+	o.file = made
 	o.size, o.pending, o.lines, o.fill, o.flushed = 0, 0, 0, false, false
 	if o.encoder == nil {
 		// One at a time: the journal has its own goroutine, and more would
