@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	}
 	goroutines, files := runtime.NumGoroutine(), len(openFiles())
 	code := m.Run()
-	if code == 0 && !settled(func() bool {
+	if !settled(func() bool {
 		runtime.GC() // ends the pipes that the runtime keeps for its next copy from socket to socket
 		return runtime.NumGoroutine() <= goroutines && len(openFiles()) <= files+spareFiles
 	}) {

@@ -10,10 +10,13 @@ export GO
 said=$(mktemp -d)
 trap 'rm -rf "$said"' EXIT INT TERM
 
-# one BINARY PACKAGE TARGET TIME SAID: prints the target's line, and all it said if it found something.
+# Inputs found interesting are kept where go test keeps them, for the next run.
+corpora=$("$GO" env GOCACHE)/fuzz
+
+# one BINARY PACKAGE TARGET TIME SAID CORPORA: prints the target's line, and all it said if it found something.
 one='
 code=0
-(cd "$2" && "$1" -test.run "^\$" -test.fuzz "^$3\$" -test.fuzztime "$4" -test.parallel 1 -test.fuzzcachedir "$5/cache") >"$1.$3" 2>&1 || code=$?
+(cd "$2" && "$1" -test.run "^\$" -test.fuzz "^$3\$" -test.fuzztime "$4" -test.parallel 1 -test.fuzzcachedir "$6") >"$1.$3" 2>&1 || code=$?
 if [ "$code" != 0 ] && grep -q "^ *context deadline exceeded" "$1.$3" && ! grep -q "Failing input written" "$1.$3"; then
 	code=0
 fi
@@ -28,9 +31,12 @@ fi
 for package in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | grep "${2:-.}"); do
 	# An instrumented binary for each package, so that its targets do not build it again.
 	binary="$said/$(echo "$package" | tr -c 'a-z0-9\n' _).test"
-	"$GO" test -c -fuzz . -o "$binary" "$package" || { echo "FAIL  $package does not build"; exit 1; }
+	"$GO" test -c -fuzz . -o "$binary" "$package" || { echo "FAIL  $package does not build" >&2; : >"$said/broken"; continue; }
 	for target in $(grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' "$package"/*_test.go | cut -d' ' -f2 | sort -u); do
-		printf '%s\0%s\0%s\0%s\0%s\0' "$binary" "$package" "$target" "$1" "$said"
+		printf '%s\0%s\0%s\0%s\0%s\0%s\0' "$binary" "$package" "$target" "$1" "$said" "$corpora/$("$GO" list "$package")"
 	done
 done >"$said/targets"
-xargs -0 -r -n 5 -P 2 sh -c "$one" one <"$said/targets" || exit 1
+code=0
+xargs -0 -r -n 6 -P 2 sh -c "$one" one <"$said/targets" || code=1
+[ ! -e "$said/broken" ] || code=1
+exit "$code"

@@ -7,7 +7,8 @@
 
 A few tests that failed are run once more, alone: whole processes on a machine that others use too miss a time limit
 now and then. One that passes then is called unsteady, with the words of its failure, here and in the summary. Never
-run again are data races, packages that did not build, died or ran out of time, and more than AGAIN tests of one run.
+run again are data races, crashes (of a process that a test started, too), packages that did not build, died or ran out
+of time, chaos, whose next run would be another one, and more than AGAIN tests of one run.
 
 The exit code is that of the tests. The standard library is all it needs.
 """
@@ -18,6 +19,7 @@ import sys
 import time
 
 AGAIN = 3  # tests of one run that may be run once more
+CRASH = ("DATA RACE", "race detected", "panic: ", "fatal error:", "ramjet printed ")
 
 
 class Package:
@@ -29,10 +31,17 @@ class Package:
         self.skipped = []
         self.failures = []  # (test, the words it left), of tests that failed, and of the package when no test did
         self.output = {}  # by test; "" = the package's own
+        self.running = set()
+        self.crashed = False
 
     def take(self, event):
         action, test = event["Action"], event.get("Test", "")
+        if test and action == "run":
+            self.running.add(test)
+        if test and action in ("pass", "fail", "skip"):
+            self.running.discard(test)
         if action == "output":
+            self.crashed = self.crashed or any(word in event["Output"] for word in CRASH)
             self.output.setdefault(test, []).append(event["Output"])
         elif test and action == "pass":
             self.passed += 1
@@ -43,6 +52,11 @@ class Package:
         elif test and action == "skip":
             self.skipped.append((test, reason(self.output.pop(test, []))))
         return not test and action in ("pass", "fail", "skip")
+
+    def final(self):
+        """Report whether the package's failure cannot be the machine's: only tests that ended by themselves may be."""
+        ended = {test for test, text in self.failures if f"--- FAIL: {test} " in text}
+        return self.crashed or bool(self.running) or len(ended) < max(len(self.failures), 1) or self.name.endswith("/e2e/chaos")
 
     def show(self, event):
         """Print the package's end and return whether it failed."""
@@ -89,8 +103,8 @@ def reason(output):
 
 def run(args, log):
     began = time.monotonic()
-    total, failed = attempt(args)
-    failed = failed and not passes_again(args, total)
+    total, failed, final = attempt(args)
+    failed = failed and (final or not passes_again(args, total))
     print(f"      go test {' '.join(shown(args))}: {time.monotonic() - began:.0f} s", flush=True)
     if log:
         with open(log, "a", encoding="utf-8") as file:
@@ -99,8 +113,8 @@ def run(args, log):
 
 
 def attempt(args):
-    """Run go test and return what it came to, and whether it failed."""
-    packages, failed = {}, False
+    """Run go test; return what it came to, whether it failed, and whether that is not to be tried again."""
+    packages, failed, final = {}, False, False
     total = {"passed": 0, "failed": 0, "skipped": [], "failures": [], "unsteady": []}
     go = subprocess.Popen(["go", "test", "-json", *args], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in go.stdout:
@@ -121,32 +135,29 @@ def attempt(args):
             total["failed"] += max(package.failed, int(event["Action"] == "fail"))
             total["failures"] += [[name, test, text] for test, text in package.failures]
             total["skipped"] += [[name, test, why] for test, why in package.skipped]
+            if event["Action"] == "fail":
+                final = final or package.final()
             packages[name] = Package(name)  # the events of tests are not kept
     code = go.wait()
     if code and not total["failed"]:
-        total["failed"] = 1
-    return total, bool(failed or code)
+        total["failed"], final = 1, True
+    return total, bool(failed or code), final
 
 
 def passes_again(args, total):
     """Run the few tests that failed once more, alone. If all pass, move them from the failures to the unsteady."""
     tests = {(package, test.partition("/")[0]) for package, test, _ in total["failures"]}
-    if not 0 < len(tests) <= AGAIN or not all(may_run_again(*failure) for failure in total["failures"]):
+    if not 0 < len(tests) <= AGAIN:
         return False
     for package, test in sorted(tests):
         print(f"again {package} {test}", flush=True)
-        second, failed = attempt(only(args, package, test))
+        second, failed, _ = attempt(only(args, package, test))
         if failed or not second["passed"]:
             return False
     total["unsteady"], total["failures"] = total["failures"], []
     total["passed"] += total["failed"]
     total["failed"] = 0
     return True
-
-
-def may_run_again(_, test, text):
-    """Report whether the failure may be the machine's: of a test that ended by itself, without a race or a panic."""
-    return f"--- FAIL: {test} " in text and not any(word in text for word in ("DATA RACE", "panic: ", "race detected"))
 
 
 def only(args, package, test):
