@@ -38,6 +38,9 @@ func (b *beside) do(task func(ctx context.Context)) bool {
 	}
 }
 
+// room reports whether do would take a task just now.
+func (b *beside) room() bool { return len(b.tasks) < cap(b.tasks) }
+
 // run works until ctx ends.
 func (b *beside) run(ctx context.Context) {
 	var wg sync.WaitGroup

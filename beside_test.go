@@ -61,8 +61,9 @@ func TestTooManyTasksBeside(t *testing.T) {
 	t.Parallel()
 	b := newBeside(nil)
 	for i := range besideQueue + 2 {
-		if taken := b.do(func(context.Context) {}); taken != (i < besideQueue) {
-			t.Errorf("task %d is taken: %v", i+1, taken)
+		room := b.room()
+		if taken := b.do(func(context.Context) {}); taken != (i < besideQueue) || room != taken {
+			t.Errorf("task %d is taken: %v, and there was room: %v", i+1, taken, room)
 		}
 	}
 }

@@ -101,6 +101,7 @@ func build(cfg *config.Config, logTo io.Writer, access bool) (*app, error) {
 	decisions.Reserve(len(first.present))
 	o.Router, o.Decisions = a.router, decisions
 	o.Prompts, o.Settings.Handoff, o.Beside = a.prompts.model, a.prompts.handoff.Load(), a.beside.do
+	o.BesideRoom = a.beside.room
 	o.Residency = a.feeds
 	o.Outcomes, o.Metrics, o.Log = failures{a.monitor}, metrics, a.log
 	o.Tick = a.ticker()

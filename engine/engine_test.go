@@ -96,6 +96,7 @@ func TestOutcomes(t *testing.T) {
 type fakeFlight struct {
 	causes    []telemetry.End
 	streaming bool
+	blocked   bool
 	progress  uint64
 }
 
@@ -105,19 +106,25 @@ func (f *fakeFlight) EngineGone(cause telemetry.End) { f.causes = append(f.cause
 // Streaming implements Flight.
 func (f *fakeFlight) Streaming() bool { return f.streaming }
 
+// Blocked implements Flight.
+func (f *fakeFlight) Blocked() bool { return f.blocked }
+
 // Progress implements Flight.
 func (f *fakeFlight) Progress() uint64 { return f.progress }
 
 func TestFlights(t *testing.T) {
 	t.Parallel()
 	e := New(Options{Name: "a"})
-	waiting, one, two := &fakeFlight{progress: 99}, &fakeFlight{streaming: true, progress: 3}, &fakeFlight{streaming: true, progress: 4}
+	waiting, one, two := &fakeFlight{progress: 99, blocked: true}, &fakeFlight{streaming: true, progress: 3}, &fakeFlight{streaming: true, progress: 4}
 	e.AbortAll(telemetry.EndEngineStalled) // nobody there
 	for _, f := range []*fakeFlight{waiting, one, two} {
 		e.Enter(f)
 	}
-	if n, p := e.Streams(); n != 2 || p != 7 || e.Flights() != 3 {
-		t.Errorf("%d streams, progress %d, %d flights", n, p, e.Flights())
+	for _, blocked := range []int{0, 1} {
+		two.blocked = blocked > 0 // its progress stays in the sum
+		if n, b, p := e.Streams(); n != 2 || b != blocked || p != 7 || e.Flights() != 3 {
+			t.Errorf("%d streams, %d blocked, progress %d, %d flights", n, b, p, e.Flights())
+		}
 	}
 	e.Leave(two)
 	e.Leave(two)
@@ -127,8 +134,8 @@ func TestFlights(t *testing.T) {
 	}
 	e.Leave(waiting)
 	e.Leave(one)
-	if n, p := e.Streams(); n != 0 || p != 0 || e.Flights() != 0 {
-		t.Errorf("%d streams, progress %d, %d flights", n, p, e.Flights())
+	if n, b, p := e.Streams(); n != 0 || b != 0 || p != 0 || e.Flights() != 0 {
+		t.Errorf("%d streams, %d blocked, progress %d, %d flights", n, b, p, e.Flights())
 	}
 }
 

@@ -14,6 +14,9 @@ type Flight interface {
 	EngineGone(cause telemetry.End)
 	// Streaming reports whether the attempt is past its first generated token.
 	Streaming() bool
+	// Blocked reports whether the attempt stands still because its client takes
+	// nothing, which says nothing of the engine.
+	Blocked() bool
 	// Progress returns a number that grows with every generated event.
 	Progress() uint64
 }
@@ -48,18 +51,22 @@ func (e *Engine) Flights() int {
 	return len(e.flights.set)
 }
 
-// Streams returns how many attempts are past their first token and the sum of
-// their progress, so that a caller can see whether any of them moved.
-func (e *Engine) Streams() (n int, progress uint64) {
+// Streams returns how many attempts are past their first token, how many of
+// those their clients hold up, and the sum of the progress of all of them, so
+// that a caller can see whether any moved. One leaves that sum only when it ends.
+func (e *Engine) Streams() (n, blocked int, progress uint64) {
 	e.flights.mu.Lock()
 	defer e.flights.mu.Unlock()
 	for f := range e.flights.set {
 		if f.Streaming() {
 			n++
+			if f.Blocked() {
+				blocked++
+			}
 			progress += f.Progress()
 		}
 	}
-	return n, progress
+	return n, blocked, progress
 }
 
 // AbortAll tells every attempt under way that the engine gives no more life.

@@ -5,7 +5,7 @@ package engine
 type Outcome uint8
 
 const (
-	// OutcomeOK is an answer that came whole (any status below 500).
+	// OutcomeOK is an answer that came whole (any status below 400).
 	OutcomeOK Outcome = iota
 	// OutcomeNeutral says nothing about the engine: the client left, one of
 	// Ramjet's own deadlines passed, or the engine answered 4xx.

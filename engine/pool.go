@@ -27,7 +27,7 @@ type Pool struct {
 	engine *Engine
 	dialer net.Dialer
 	tls    *tls.Config // nil for http
-	reaps  bool        // aged connections are dropped when they have aged, not when the next is wanted
+	reaps  bool        // aged connections are dropped when they have aged, not when another is wanted or comes back
 
 	open atomic.Int64 // connections in use or idle
 
@@ -169,9 +169,18 @@ func (p *Pool) Put(c *Conn) {
 		_ = c.Close()
 		return
 	}
+	var aged *Conn
+	if !p.reaps && len(p.idle) > 0 && c.idleSince.Sub(p.idle[0].idleSince) >= IdleLimit {
+		// Nothing else gets to the bottom of a pool whose top is in use all the time.
+		aged = p.idle[0]
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
 	p.idle = append(p.idle, c)
 	p.reapLaterLocked(c.idleSince)
 	p.mu.Unlock()
+	if aged != nil {
+		_ = aged.Close()
+	}
 }
 
 // reapLaterLocked sets a timer for when the oldest connection has aged, but

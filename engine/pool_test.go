@@ -114,15 +114,15 @@ func (nowhere) Control(f func(uintptr)) error { f(0); return nil }
 
 // pipes puts connections without sockets into a pool, so that time is the
 // test's.
-func pipes(t *testing.T, e *Engine, n int) []*Conn {
+func pipes(t *testing.T, p *Pool, n int) []*Conn {
 	t.Helper()
 	var out []*Conn
 	for range n {
 		nc, other := net.Pipe()
 		t.Cleanup(func() { _ = other.Close() })
-		c := &Conn{Conn: nc, pool: e.Pool(), raw: nowhere{}, under: nowhere{}}
+		c := &Conn{Conn: nc, pool: p, raw: nowhere{}, under: nowhere{}}
 		c.look = func(uintptr) { c.alive = true }
-		e.Pool().open.Add(1)
+		p.open.Add(1)
 		out = append(out, c)
 	}
 	return out
@@ -135,7 +135,7 @@ func TestPoolIdleLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(Options{Name: "a"})
 		p := e.Pool()
-		c := pipes(t, e, 2)
+		c := pipes(t, p, 2)
 		p.Put(c[0])
 		time.Sleep(IdleLimit - time.Millisecond)
 		if p.Reuse() != c[0] {
@@ -163,6 +163,37 @@ func TestPoolIdleLimit(t *testing.T) {
 			t.Errorf("%d open", p.Open())
 		}
 		// A timer left behind would keep the bubble from ending.
+	})
+}
+
+// TestChecksLetAgedConnectionsGo: where no timer reaps, connections below the
+// one that every check takes must not stay for ever.
+func TestChecksLetAgedConnectionsGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Options{Name: "a"}).checks
+		c := pipes(t, p, 4)
+		for _, x := range c { // four at once, and then never again
+			p.Put(x)
+		}
+		for i, want := range []int{4, 4, 4, 3, 2, 1} {
+			time.Sleep(IdleLimit / 4)
+			if p.Reuse() != c[3] {
+				t.Fatalf("%d: the check got another connection", i)
+			}
+			p.Put(c[3])
+			if p.Idle() != want {
+				t.Errorf("%d: %d idle, want %d", i, p.Idle(), want)
+			}
+		}
+		for i, x := range c {
+			if x.closed.Load() != (i < 3) {
+				t.Errorf("connection %d closed: %v", i, x.closed.Load())
+			}
+		}
+		if p.Open() != 1 {
+			t.Errorf("%d open", p.Open())
+		}
 	})
 }
 

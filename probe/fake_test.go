@@ -191,6 +191,7 @@ type stream struct {
 	n       uint64
 	gone    []telemetry.End
 	prefill bool
+	blocked bool
 }
 
 func (s *stream) EngineGone(cause telemetry.End) {
@@ -202,6 +203,11 @@ func (s *stream) Streaming() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.prefill
+}
+func (s *stream) Blocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blocked
 }
 func (s *stream) Progress() uint64 {
 	s.mu.Lock()
@@ -217,6 +223,11 @@ func (s *stream) setPrefill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prefill = true
+}
+func (s *stream) setBlocked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocked = true
 }
 func (s *stream) ended() []telemetry.End {
 	s.mu.Lock()

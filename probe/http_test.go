@@ -79,6 +79,9 @@ func TestTrialOfOtherEngines(t *testing.T) {
 		{403, 200, false, true},
 		{500, 200, false, false},
 		{503, 200, false, false},
+		{429, 200, false, false}, // overload is no recovery
+		{408, 200, false, false},
+		{404, 429, false, false},
 	} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)

@@ -173,6 +173,7 @@ func TestStalledEngine(t *testing.T) {
 		"the stream moves":           {5, func(_ *rig, s *stream) { s.move() }, ready},
 		"the engine's counter moves": {5, func(r *rig, _ *stream) { r.fakes["a"].set(func(f *fake) { f.tokens++ }) }, ready},
 		"it is still in its prefill": {5, func(_ *rig, s *stream) { s.setPrefill() }, ready},
+		"its client takes nothing":   {5, func(_ *rig, s *stream) { s.setBlocked() }, ready},
 		"bytes come but not a token": {5, func(r *rig, _ *stream) { r.fakes["a"].e.AddBytesIn(14) }, suspects},
 	} {
 		bubble(t, nil, []string{"a"}, func(r *rig) { r.fakes["a"].tokens = c.tokens }, func(t *testing.T, r *rig) {

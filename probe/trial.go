@@ -17,7 +17,7 @@ import (
 // trials are: it waits behind whatever the engine is busy with.
 const trialTimes = 10
 
-// ErrTrialRefused is the answer 4xx to a trial: the engine demands a key that
+// ErrTrialRefused is an answer 4xx to a trial that is for ever the same: the engine demands a key that
 // only clients have, or serves none of what a trial asks for.
 var ErrTrialRefused = errors.New("the engine refuses Ramjet's own request")
 
@@ -77,6 +77,8 @@ func judgeStatus(e *engine.Engine, status int) error {
 	switch {
 	case status == http.StatusOK:
 		return nil
+	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		// The word of an engine with too much to do, not of one that may do nothing for Ramjet.
 	case status >= 400 && status < 500:
 		return fmt.Errorf("cannot try %s: it answered %d: %w", e.Name, status, ErrTrialRefused)
 	}

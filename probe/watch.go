@@ -235,7 +235,8 @@ func (m *Monitor) readMetrics(ctx context.Context, w *watch) {
 // a token, while its own counter stands still or cannot be read.
 func (m *Monitor) judgeStreams(w *watch, now time.Time) {
 	v := &w.vital
-	n, progress := w.e.Streams()
+	n, blocked, progress := w.e.Streams()
+	n -= blocked // those wait for their clients, which says nothing of the engine
 	if n == 0 || n != v.streams || progress != v.progress {
 		v.streams, v.progress, v.moved = n, progress, now
 		return

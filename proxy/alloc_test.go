@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"runtime"
 	"runtime/debug"
@@ -177,5 +178,14 @@ func BenchmarkRelayEvent(b *testing.B) {
 		f.relay.took(n)
 		f.relay.wrote(len(f.relay.pending()))
 		f.relay.giveSpace()
+	}
+}
+
+// TestRequestsThatAreNotDrawnAllocateNothing for comparisons.
+func TestRequestsThatAreNotDrawnAllocateNothing(t *testing.T) {
+	f := drawn(t, simModel(t), Options{Beside: func(func(context.Context)) bool { return true }})
+	f.beside(nil) // the first is
+	if n := testing.AllocsPerRun(100, func() { f.beside(nil) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

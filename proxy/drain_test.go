@@ -178,7 +178,7 @@ func TestEngineGone(t *testing.T) {
 					cl.br.Peek(1)
 				}
 				if c.end == telemetry.EndEngineStalled {
-					eventually(t, "the first token", func() bool { n, _ := f.members[0].Streams(); return n == 1 })
+					eventually(t, "the first token", func() bool { n, _, _ := f.members[0].Streams(); return n == 1 })
 				}
 				f.members[0].AbortAll(telemetry.EndEngineStalled)
 				a := cl.receive()

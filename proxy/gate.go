@@ -165,9 +165,11 @@ func (g *gate) abortLocked(cause telemetry.End) {
 // EngineGone implements engine.Flight.
 func (g *gate) EngineGone(cause telemetry.End) { g.abort(cause) }
 
-// Streaming implements engine.Flight. A stream whose client takes nothing does
-// not move because of that client, which says nothing of its engine.
-func (g *gate) Streaming() bool { return g.streaming.Load() && !g.blocked.Load() }
+// Streaming implements engine.Flight.
+func (g *gate) Streaming() bool { return g.streaming.Load() }
+
+// Blocked implements engine.Flight.
+func (g *gate) Blocked() bool { return g.blocked.Load() }
 
 // Progress implements engine.Flight.
 func (g *gate) Progress() uint64 { return g.progress.Load() }

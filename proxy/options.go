@@ -98,6 +98,9 @@ type Options struct {
 	// Beside runs a task beside the requests, or drops it when there are too
 	// many. nil drops all.
 	Beside func(task func(ctx context.Context)) (taken bool)
+	// BesideRoom reports whether Beside is likely to take a task, so that none
+	// is made in vain. nil: it is.
+	BesideRoom func() bool
 	// Decisions keeps the explanations of requests; nil: none are kept.
 	Decisions *route.Ring
 	// Journal records them for good; nil: none are recorded.

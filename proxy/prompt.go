@@ -176,19 +176,26 @@ func (f *flight) beside(e *engine.Engine) {
 	if p == nil || f.s.Beside == nil {
 		return
 	}
-	body := f.body.bytes()
-	var s *tokens.Sample
-	if f.handed {
-		s = f.live.Handoff.Sample(f.decision.Slot, &p.prep, f.askedModel(), body, &f.peek)
-	} else {
-		s = f.live.Handoff.Trial(f.decision.Slot, &p.prep, f.askedModel(), body, &f.peek)
+	if f.s.BesideRoom != nil && !f.s.BesideRoom() {
+		p.prep.Postpone() // a comparison copies the body, which nobody would take
+		return
 	}
+	body := f.body.bytes()
+	s := f.sample(body)
 	if s != nil && !f.s.Beside(func(ctx context.Context) { _, _ = s.Run(ctx, e) }) {
 		s.Drop()
 	}
 	if verify := p.prep.Verify(body); verify != nil && !f.s.Beside(func(context.Context) { verify() }) {
 		p.prep.Unverified()
 	}
+}
+
+// sample returns the comparison that the request is drawn for, nil for most.
+func (f *flight) sample(body []byte) *tokens.Sample {
+	if f.handed {
+		return f.live.Handoff.Sample(f.decision.Slot, &f.prompt.prep, f.askedModel(), body, &f.peek)
+	}
+	return f.live.Handoff.Trial(f.decision.Slot, &f.prompt.prep, f.askedModel(), body, &f.peek)
 }
 
 // askedModel is the model's name as the engine reads it.

@@ -144,7 +144,7 @@ func proven(t testing.TB, log Log, counts HandoffCounts) (*Handoff, *fakeEngine)
 	t.Helper()
 	m := NewModel(ModelOptions{Source: testSource(t), Log: log})
 	h := NewHandoff(HandoffOptions{Model: m, MinTokens: 8, Log: log, Counts: counts})
-	engine := &fakeEngine{source: testSource(t), other: takes(inField, inPrompt)}
+	engine := &fakeEngine{source: testSource(t), counted: 1, other: takes(inField, inPrompt)}
 	if r := m.ProbeParity(t.Context(), engine, "a", "m"); r.Verdict != VerdictOK {
 		t.Fatal(r)
 	}

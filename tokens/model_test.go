@@ -24,6 +24,7 @@ type fakeEngine struct {
 	other  func(path string, body []byte) (int, string)
 	// counted is one more than what it counts too much of a /v1/messages body; 0: it counts none.
 	counted int
+	count   func() (int, string, error) // what it answers to the question for a count, instead
 
 	mu    sync.Mutex
 	asked []string
@@ -35,6 +36,10 @@ func (f *fakeEngine) Post(_ context.Context, path string, body []byte, _ int64) 
 	f.mu.Unlock()
 	if f.err != nil {
 		return 0, nil, f.err
+	}
+	if path == "/v1/messages/count_tokens" && f.count != nil {
+		status, text, err := f.count()
+		return status, []byte(text), err
 	}
 	if path == "/v1/messages/count_tokens" && f.counted == 0 {
 		return 404, nil, nil

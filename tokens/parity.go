@@ -19,9 +19,9 @@ type parity struct {
 	log     Log
 	classes atomic.Pointer[map[Class]*classState]
 
-	mu      sync.Mutex        // guards adding classes, foreign, and what of a classState is not atomic
-	foreign map[string]uint64 // by engine, the bits of the models' numbers that its tokenizer is not ours for
-	strange atomic.Uint64     // all of these bits
+	mu      sync.Mutex                // guards adding classes, foreign, and what of a classState is not atomic
+	foreign map[string]modelBits      // by engine, the models that its tokenizer is not ours for
+	strange [modelWords]atomic.Uint64 // all of these
 }
 
 // classState is one class.
@@ -86,10 +86,24 @@ func (q *parity) hopeless(c Class) string {
 	return ""
 }
 
-// bitOf is a model's bit: its number modulo 64.
-func (c Class) bitOf() uint64 { return 1 << (c.model() % 64) }
+// modelWords hold a bit for each number of a model.
+const modelWords = (lastName + 64) / 64
 
-func (q *parity) isForeign(c Class) bool { return q.strange.Load()&c.bitOf() != 0 }
+// modelBits are models, by a bit for the number of each.
+type modelBits [modelWords]uint64
+
+// bitOf says where a model's bit is.
+func (c Class) bitOf() (word int, bit uint64) { return c.model() / 64, 1 << (c.model() % 64) }
+
+func (b *modelBits) add(c Class) {
+	word, bit := c.bitOf()
+	b[word] |= bit
+}
+
+func (q *parity) isForeign(c Class) bool {
+	word, bit := c.bitOf()
+	return q.strange[word].Load()&bit != 0
+}
 
 func (q *parity) isStopped(c Class) bool {
 	s := q.state(c)
@@ -199,24 +213,26 @@ func (q *parity) stop(s *classState, c Class, got comparison) {
 }
 
 // Forget drops what was found about an engine that is gone: its tokenizer says nothing about the others'.
-func (m *Model) Forget(engine string) { m.parity.setForeign(engine, 0) }
+func (m *Model) Forget(engine string) { m.parity.setForeign(engine, modelBits{}) }
 
-// setForeign notes the bits of the models that an engine's tokenizer is another than ours for.
-func (q *parity) setForeign(engine string, models uint64) {
+// setForeign notes the models that an engine's tokenizer is another than ours for.
+func (q *parity) setForeign(engine string, models modelBits) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.foreign == nil {
-		q.foreign = map[string]uint64{}
+		q.foreign = map[string]modelBits{}
 	}
 	delete(q.foreign, engine)
-	if models != 0 {
+	if models != (modelBits{}) {
 		q.foreign[engine] = models
 	}
-	bits := uint64(0)
-	for _, models := range q.foreign {
-		bits |= models
+	for word := range q.strange {
+		bits := uint64(0)
+		for _, models := range q.foreign {
+			bits |= models[word]
+		}
+		q.strange[word].Store(bits)
 	}
-	q.strange.Store(bits)
 }
 
 // mayHand reports whether the ids of a class may be handed over: some were found equal one by one, none of its

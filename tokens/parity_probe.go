@@ -61,10 +61,12 @@ func (m *Model) ProbeParity(ctx context.Context, a Asker, engine string, models 
 	if s == nil {
 		return ParityResult{Verdict: VerdictNoTokenizer}
 	}
-	model, numbers := "", Class(0).bitOf() // a request that names no model may come to any engine
+	model := ""
+	var numbers modelBits
+	numbers.add(Class(0)) // a request that names no model may come to any engine
 	for i := len(models) - 1; i >= 0; i-- {
 		model = models[i]
-		numbers |= m.names.number([]byte(model)).bitOf()
+		numbers.add(m.names.number([]byte(model)))
 	}
 	var r ParityResult
 	for _, text := range plainProbes {
@@ -80,7 +82,7 @@ func (m *Model) ProbeParity(ctx context.Context, a Asker, engine string, models 
 			r.Compared++
 		}
 	}
-	m.parity.setForeign(engine, 0)
+	m.parity.setForeign(engine, modelBits{})
 	for _, probe := range probes {
 		got, err := m.compareProbe(ctx, a, probe, model)
 		if err != nil {
@@ -144,27 +146,40 @@ func (m *Model) compareProbe(ctx context.Context, a Asker, q probe, model string
 	}
 	got = compared{class: class, known: true, equal: slices.Equal(ours, theirs), ours: len(ours), theirs: len(theirs)}
 	if q.endpoint == EndpointMessages && got.equal {
-		got.theirs = askCount(ctx, a, model, q.body, got.theirs)
-		got.equal = got.ours == got.theirs
+		n, err := askCount(ctx, a, model, q.body)
+		if err != nil {
+			return compared{}, err
+		}
+		if n == 0 {
+			return compared{}, nil
+		}
+		got.theirs, got.equal = n, got.ours == n
 	}
 	return got, nil
 }
 
-// askCount asks an engine how many tokens a /v1/messages body has, and returns `without` where it cannot say. What
-// /tokenize is asked was converted here, so that it alone would not show a conversion that differs from the engine's.
-func askCount(ctx context.Context, a Asker, model, body string, without int) int {
+// askCount asks an engine how many tokens a /v1/messages body has, and returns 0 where it cannot say. What /tokenize is
+// asked was converted here, so that it alone would not show a conversion that differs from the engine's. The error says
+// that asking again may help.
+func askCount(ctx context.Context, a Asker, model, body string) (int, error) {
 	question := []byte(body)
 	if model != "" {
 		question = append(append(wire.AppendQuoted([]byte(`{"model":`), model), ','), body[1:]...)
 	}
 	status, answer, err := a.Post(ctx, "/v1/messages/count_tokens", question, maxProbeAnswer)
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask for a count: %w", err)
+	}
+	if status >= 500 || status == 429 || status == 408 {
+		return 0, fmt.Errorf("cannot ask for a count: the engine answers %d", status)
+	}
 	var got struct {
 		Tokens int `json:"input_tokens"`
 	}
-	if err != nil || status != 200 || json.Unmarshal(answer, &got) != nil || got.Tokens < 1 {
-		return without
+	if status == 200 {
+		_ = json.Unmarshal(answer, &got) // what cannot be read says nothing
 	}
-	return got.Tokens
+	return max(got.Tokens, 0), nil
 }
 
 type probe struct {

@@ -133,7 +133,7 @@ func TestProbeParity(t *testing.T) {
 		text    string
 		note    string // of a chat afterwards
 	}{
-		{"the same", &fakeEngine{}, VerdictOK, "24 prompts compared", ""},
+		{"the same", &fakeEngine{}, VerdictOK, "21 prompts compared", ""},
 		{"counts messages", &fakeEngine{counted: 1}, VerdictOK, "24 prompts compared", ""},
 		{"counts messages otherwise", &fakeEngine{counted: 3}, VerdictDiffers, "approximately: messages, messages+tools (24", ""},
 		{"another template", &fakeEngine{source: NewSource(testTokenizer(t), other, SourceOptions{})}, VerdictDiffers, "approximately: chat", noteDrifted},
@@ -172,6 +172,51 @@ func TestProbeParity(t *testing.T) {
 				if prepare(t, m, &p, EndpointChat, "m", hello); !p.Exact {
 					t.Errorf("afterwards: %q", p.Note)
 				}
+			}
+		})
+	}
+}
+
+// TestNoCountProvesNothing: what was converted here is equal to itself, so that messages are proven by the engine's own
+// count only; where it may yet say one it is asked again.
+func TestNoCountProvesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what   string
+		status int
+		text   string
+		err    error
+		want   Verdict
+	}{
+		{"no such endpoint", 404, "", nil, VerdictOK},
+		{"refused", 400, `{"error":{}}`, nil, VerdictOK},
+		{"no JSON", 200, "OK", nil, VerdictOK},
+		{"no count", 200, `{}`, nil, VerdictOK},
+		{"a failure", 503, `{"error":{}}`, nil, VerdictUnreachable},
+		{"too many requests", 429, "", nil, VerdictUnreachable},
+		{"too slow", 408, "", nil, VerdictUnreachable},
+		{"unreachable", 0, "", errors.New("connection refused"), VerdictUnreachable},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			m := NewModel(ModelOptions{Source: testSource(t)})
+			engine := &fakeEngine{source: testSource(t), counted: 1, count: func() (int, string, error) { return c.status, c.text, c.err }}
+			r := m.ProbeParity(t.Context(), engine, "a", "m")
+			if r.Verdict != c.want || c.want == VerdictOK && r.Compared != 21 || c.want == VerdictUnreachable && !strings.Contains(r.Err.Error(), "cannot ask for a count") {
+				t.Errorf("%v (%d compared), %v", r, r.Compared, r.Err)
+			}
+			var p Prepared
+			prepare(t, m, &p, EndpointMessages, "m", `{"max_tokens":1,"messages":[{"role":"user","content":"Hello!"}]}`)
+			if m.parity.mayHand(p.Class) || m.parity.mayTry(p.Class) {
+				t.Error("messages are proven")
+			}
+			m.Observe(p.Class, "a", p.Predicted, p.Predicted)
+			if m.parity.mayHand(p.Class) || !m.parity.mayTry(p.Class) {
+				t.Error("an equal count of a request does not let messages be tried, or proves them")
+			}
+			engine.count = nil
+			if r := m.ProbeParity(t.Context(), engine, "a", "m"); r.Verdict != VerdictOK || r.Compared != 24 || !m.parity.mayHand(p.Class) {
+				t.Errorf("afterwards: %v", r)
 			}
 		})
 	}
@@ -340,11 +385,36 @@ func TestForeignByEveryName(t *testing.T) {
 	}
 }
 
+// TestForeignIsOneModel: what is found of one of the most names that are numbered says nothing of the others.
+func TestForeignIsOneModel(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	var names []string
+	for i := range lastName - 1 {
+		names = append(names, fmt.Sprint("n", i))
+		m.names.number([]byte(names[i]))
+	}
+	engine := &fakeEngine{source: testSource(t), change: func(ids []uint32) { ids[0]++ }}
+	for i := 0; i < len(names); i += 61 {
+		if r := m.ProbeParity(t.Context(), engine, "a", names[i]); r.Verdict != VerdictForeign {
+			t.Fatal(r)
+		}
+		for k, name := range names {
+			if got := m.parity.isForeign(m.names.number([]byte(name))); got != (i == k) {
+				t.Errorf("%s is foreign, says %s: %v", names[i], name, got)
+			}
+		}
+	}
+	if m.Forget("a"); m.parity.isForeign(m.names.number([]byte(names[len(names)-1]))) || m.parity.isForeign(0) {
+		t.Error("still foreign after the engine left")
+	}
+}
+
 // TestProbesHaveTime: what the probes compare does not depend on how fast this machine is just now.
 func TestProbesHaveTime(t *testing.T) {
 	t.Parallel()
 	m := NewModel(ModelOptions{Source: NewSource(testTokenizer(t), simTemplate(), SourceOptions{MaxBytes: 8 << 20, MaxTime: 1, Cache: 1 << 20})})
-	if r := m.ProbeParity(t.Context(), &fakeEngine{source: testSource(t)}, "a", "m"); r.Verdict != VerdictOK || r.Compared != 24 {
+	if r := m.ProbeParity(t.Context(), &fakeEngine{source: testSource(t), counted: 1}, "a", "m"); r.Verdict != VerdictOK || r.Compared != 24 {
 		t.Error(r)
 	}
 	if note := m.Source().Unlimited(EndpointChat, []byte(hello)); note != "" {

@@ -125,6 +125,15 @@ func (p *Prepared) Unverified() {
 	}
 }
 
+// Postpone says that Verify will not be called, as nobody could run what it gives: where it would give something, the
+// next request whose ids are found the same way is verified instead.
+func (p *Prepared) Postpone() {
+	if p.source != nil && p.Exact && p.scr.verify {
+		p.scr.verify = false
+		p.source.owed[p.scr.way].Store(true)
+	}
+}
+
 // ReadsCache reports whether the engine looks for the prompt in its cache. It does not where the answer speaks of the
 // prompt's own probabilities, which only computing it gives (measured with vLLM 0.32): prompt_logprobs, and logprobs of
 // completions that echo the prompt.

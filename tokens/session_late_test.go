@@ -51,6 +51,62 @@ func TestKnownWhenTheTimeIsUp(t *testing.T) {
 	}
 }
 
+// TestLateCuttingIsOfTheCall, however many texts it has.
+func TestLateCuttingIsOfTheCall(t *testing.T) {
+	t.Parallel()
+	s := testSource(t)
+	s.maxTime = time.Nanosecond
+	var scr Scratch
+	text := strings.Repeat("<|im_start|>a b c<|im_end|>", 4096)
+	scr.deadline = time.Now().Add(-time.Hour)
+	for range 2 { // calls
+		scr.begin()
+		if err := s.split(&scr, text, s.roots[0]); err != nil {
+			t.Fatalf("the first text is not cut: %v", err)
+		}
+		for texts := 1; ; texts++ {
+			if err := s.split(&scr, text, s.roots[0]); err == ErrTooSlow {
+				break
+			}
+			if texts*len(text) > 4*lateCutting {
+				t.Fatalf("%d texts of %d bytes are cut", texts, len(text))
+			}
+		}
+		for range 3 {
+			if err := s.split(&scr, "a", s.roots[0]); err != ErrTooSlow {
+				t.Errorf("cut again: %v", err)
+			}
+		}
+	}
+}
+
+// TestRenderingLeavesHalf of the time, and no more than is left.
+func TestRenderingLeavesHalf(t *testing.T) {
+	t.Parallel()
+	body := []byte(manyMessages(10, "messages"))
+	for _, c := range []struct{ left, least, most time.Duration }{
+		{-time.Minute, 25 * time.Minute, 30 * time.Minute},
+		{time.Minute, 25 * time.Minute, 30 * time.Minute},
+		{50 * time.Minute, 45 * time.Minute, 50 * time.Minute},
+	} {
+		s := testSource(t)
+		s.maxTime = time.Hour
+		var p wire.Peeked
+		var scr Scratch
+		if err := p.Peek(body); err != nil {
+			t.Fatal(err)
+		}
+		if note := scr.conv.open(EndpointChat, body, &p); note != "" {
+			t.Fatal(note)
+		}
+		scr.deadline = time.Now().Add(c.left)
+		_, note := s.chat(nil, &scr)
+		if left := time.Until(scr.deadline); note != "" || left < c.least || left > c.most {
+			t.Errorf("of %v %v are left: %q", c.left, left, note)
+		}
+	}
+}
+
 // TestLongOnesGetKnown though each rendering alone takes more than the time, in every dialect.
 func TestLongOnesGetKnown(t *testing.T) {
 	t.Parallel()

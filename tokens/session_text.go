@@ -28,8 +28,8 @@ const longestTail = 512
 // conversations have in common is a system prompt with tools.
 const leastHead = 1 << 10
 
-// What is done when the time is up already, as a rendering may take it all: a text whose ids are known may then still
-// be had, and needs to be cut, and the short texts between its cuts to be encoded. These take 10 ms and 2 ms at most.
+// What is done in a call even when the time is up, as a rendering may take it all: a text whose ids are known may then
+// still be had, and needs to be cut, and the short texts between its cuts to be encoded. These take 10 ms and 2 ms.
 const (
 	lateCutting  = 1 << 20 // in bytes of common text
 	lateEncoding = 32 << 10
@@ -39,11 +39,10 @@ const (
 func (s *Source) split(scr *Scratch, text string, state hash128) error {
 	scr.parts = scr.parts[:0]
 	var w work
-	if lim := s.limits(scr); lim.MaxTime < 0 {
-		w.begin(Limits{MaxTime: 1})
-		w.left = lateCutting
-	} else {
-		w.begin(Limits{MaxTime: lim.MaxTime})
+	w.begin(Limits{})
+	if s.maxTime > 0 { // which is looked at only when the allowance is spent
+		w.left, w.deadline = lateCutting-scr.cutting, scr.deadline
+		defer func() { scr.cutting = lateCutting - w.left }()
 	}
 	for at := 0; ; {
 		start, token := s.tokenizer.bpe.added.cuts.find(text, at, &w)
@@ -104,11 +103,10 @@ func (s *Source) segment(dst []uint32, scr *Scratch, text string, key hash128) (
 		if ids := s.cache.segment(key); ids != nil {
 			return append(dst, ids...), nil
 		}
+		s.leave(scr)
 	}
-	var lim Limits
-	if len(text) >= shortestSegment {
-		lim = s.lateLimits(scr)
-	} else if lim = s.limits(scr); lim.MaxTime < 0 {
+	lim := s.limits(scr)
+	if lim.MaxTime < 0 && len(text) < shortestSegment {
 		if scr.late += len(text) + partWork; scr.late <= lateEncoding {
 			lim.MaxTime = 0
 		}
@@ -136,16 +134,16 @@ func (s *Source) limits(scr *Scratch) Limits {
 	return lim
 }
 
-// lateLimits are limits, but a rendering that took all the time leaves half of it to encoding what is new, once a call:
-// of a conversation that is long and new each request must get further than the one before.
-func (s *Source) lateLimits(scr *Scratch) Limits {
-	lim := s.limits(scr)
-	if lim.MaxTime >= 0 || !scr.rendered {
-		return lim
+// leave leaves half of the time to encoding what is new, once a call, where a rendering and the search for what is known
+// took more: of a conversation that is long and new each request must get further than the one before.
+func (s *Source) leave(scr *Scratch) {
+	if s.maxTime == 0 || !scr.rendered {
+		return
 	}
 	scr.rendered = false
-	scr.deadline = time.Now().Add(s.maxTime / 2)
-	return s.limits(scr)
+	if half := s.maxTime / 2; time.Until(scr.deadline) < half {
+		scr.deadline = time.Now().Add(half)
+	}
 }
 
 // text appends the ids of a whole text. special: with what the tokenizer puts in front; what it puts behind is the
@@ -160,7 +158,8 @@ func (s *Source) text(dst []uint32, scr *Scratch, text string, special bool) (ou
 		if special {
 			dst = append(dst, s.tokenizer.Prefix()...)
 		}
-		lim := s.lateLimits(scr)
+		s.leave(scr)
+		lim := s.limits(scr)
 		if lim.MaxTime < 0 {
 			return dst, nil, ErrTooSlow
 		}

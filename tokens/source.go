@@ -138,7 +138,8 @@ type Scratch struct {
 
 	encoded int // bytes
 	late    int // bytes that were encoded when the time was up
-	// rendered says that the time was spent on a rendering, too.
+	cutting int // what cutting took, in bytes of common text
+	// rendered says that time was spent on a rendering, for which none was given back yet.
 	rendered bool
 	node     *entry // whose ids the first prompt's begin with
 	shape    Shape  // of the whole conversation
@@ -211,7 +212,7 @@ func (s *Source) count(scr *Scratch) {
 
 // begin forgets the last call.
 func (scr *Scratch) begin() {
-	scr.ends, scr.node, scr.way, scr.verify, scr.encoded, scr.late, scr.rendered, scr.shape = scr.ends[:0], nil, WayWhole, false, 0, 0, false, 0
+	scr.ends, scr.node, scr.way, scr.verify, scr.encoded, scr.late, scr.cutting, scr.rendered, scr.shape = scr.ends[:0], nil, WayWhole, false, 0, 0, 0, false, 0
 }
 
 // release lets go of the body and of memory that is too much to keep.

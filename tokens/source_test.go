@@ -159,6 +159,33 @@ func TestUnverifiedIsOwed(t *testing.T) {
 	}
 }
 
+// TestPostponedIsOwed: where nobody could run a verification nothing is copied for one, and the next request is verified.
+func TestPostponedIsOwed(t *testing.T) {
+	t.Parallel()
+	m := NewModel(ModelOptions{Source: testSource(t)})
+	var p Prepared
+	for i, want := range []bool{true, true, true, false, false} {
+		body := fmt.Sprintf(`{"prompt":"text %d"}`, i)
+		prepare(t, m, &p, EndpointCompletions, "m", body)
+		if i == 0 || i == 1 || i == 4 { // drawn twice, and once not
+			if p.scr.verify != want {
+				t.Errorf("request %d is to be verified: %v", i+1, !want)
+			}
+			p.Postpone()
+			want = false
+		}
+		if run := p.Verify([]byte(body)); (run != nil) != want {
+			t.Errorf("request %d is verified: %v", i+1, run != nil)
+		}
+	}
+	if prepare(t, m, &p, EndpointCompletions, "m", `{"prompt":"more"}`); p.scr.verify {
+		t.Error("one that was not drawn is owed")
+	}
+	p.Postpone()
+	p.Release()
+	p.Postpone() // says nothing of a request that is over
+}
+
 // TestVerifyFindsOut: a wrong memory is found, and not used any more.
 func TestVerifyFindsOut(t *testing.T) {
 	t.Parallel()

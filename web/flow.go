@@ -46,6 +46,7 @@ type flow struct {
 // flowReading is what an engine's counters say at one moment.
 type flowReading struct {
 	streams         int     // past their first token
+	blocked         int     // of those, held up by their clients
 	events          uint64  // of those streams
 	generated       uint64  // tokens of requests that ended
 	computed        float64 // prompt tokens of requests that ended, without cached ones
@@ -125,11 +126,11 @@ func (f *flow) prefilled(last, r flowReading) float64 {
 }
 
 // learn finds out how many tokens an event holds: in a time in which no stream
-// began, ended or was held up by a prefill, by what one is known to give in that
+// began, ended or was held up, by a prefill or by its client, by what one is known to give in that
 // time.
 func (f *flow) learn(last, r flowReading, seconds float64) {
 	grown := float64(r.events) - float64(last.events)
-	if last.uncached > 0 || r.uncached > 0 || r.streams == 0 || r.streams != last.streams || r.generated != last.generated || grown < float64(r.streams) || r.secondsPerToken <= 0 {
+	if last.uncached > 0 || r.uncached > 0 || last.blocked > 0 || r.blocked > 0 || r.streams == 0 || r.streams != last.streams || r.generated != last.generated || grown < float64(r.streams) || r.secondsPerToken <= 0 {
 		return
 	}
 	seen := min(max(float64(r.streams)*seconds/r.secondsPerToken/grown, 1), mostPerEvent)
@@ -186,7 +187,7 @@ func tenths(v float32) floatOr { return floatOr(math.Round(float64(v)*10) / 10) 
 // reading reads an engine's counters.
 func (s *Server) reading(e *engine.Engine) flowReading {
 	r := flowReading{idle: true}
-	r.streams, r.events = e.Streams()
+	r.streams, r.blocked, r.events = e.Streams()
 	em := s.o.Metrics.Engine(e.Name)
 	r.generated = em.OutputTokens.Get()
 	r.computed = float64(em.PromptTokens.Get()) - float64(em.CachedTokens.Get())

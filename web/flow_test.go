@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ramjet/engine"
+	"ramjet/telemetry"
 )
 
 // told is what an engine did between two samples, as its own counters would say
@@ -77,6 +78,56 @@ func TestFlowLearnsNothingBesideAPrefill(t *testing.T) {
 	}
 	if f.perEvent != 0 {
 		t.Errorf("%v tokens an event", f.perEvent)
+	}
+}
+
+// passing is a stream under way.
+type passing struct {
+	blocked bool
+	events  uint64
+}
+
+// EngineGone implements engine.Flight.
+func (p *passing) EngineGone(telemetry.End) {}
+
+// Streaming implements engine.Flight.
+func (p *passing) Streaming() bool { return true }
+
+// Blocked implements engine.Flight.
+func (p *passing) Blocked() bool { return p.blocked }
+
+// Progress implements engine.Flight.
+func (p *passing) Progress() uint64 { return p.events }
+
+// TestFlowOfABlockedStream: a stream whose client takes nothing for a while has
+// not ended. What it showed neither hides the tokens of the streams beside it
+// nor comes a second time, and nothing is learnt of it.
+func TestFlowOfABlockedStream(t *testing.T) {
+	t.Parallel()
+	e := engine.New(engine.Options{Name: "a"})
+	t.Cleanup(e.Close)
+	s := &Server{o: Options{Metrics: telemetry.NewMetrics("", ""), Work: func(string) Work {
+		return Work{SecondsPerToken: map[string]float64{"2": 0.05}}
+	}}}
+	slow, brisk := &passing{events: 1000}, &passing{}
+	e.Enter(slow)
+	e.Enter(brisk)
+	f := flow{}
+	f.step(s.reading(e), 0.5)
+	for i, blocked := range []bool{false, true, true, false, false} {
+		slow.blocked = blocked
+		brisk.events += 10
+		want := 20.0
+		if !blocked {
+			slow.events += 10
+			want = 40
+		}
+		if _, d := f.step(s.reading(e), 0.5); float64(d) != want {
+			t.Errorf("%d: %v tokens/s, want %v", i, d, want)
+		}
+	}
+	if f.perEvent != 1 {
+		t.Errorf("%v tokens an event, want 1", f.perEvent)
 	}
 }
 
