@@ -21,7 +21,8 @@ GOTEST := $(PYTHON) scripts/gotest.py --log $(TOOLS)/summary.jsonl
 # Whole-process figures and allocation counts mean nothing under the race detector; those tests carry the tag `!race`.
 UNRACED := ./benchmarks/...
 
-# Tests that start many processes; -p 1 runs one package after the other, as two at once are too much for two cores.
+# Tests that start many processes; -p 1 runs one package after the other, as two at once are too much for two cores. A result
+# from go's cache says nothing of them (-count=1 asks for none): the binary that they build is no input that it knows.
 PROCESSES := ./e2e/rig ./e2e ./e2e/faults
 
 .DEFAULT_GOAL := help
@@ -41,11 +42,11 @@ test: need-go need-python summary-new lint test-race test-unraced test-e2e test-
 
 test-short: need-go need-python summary-new vet ## the quick part, in less than three minutes
 	$(GOTEST) -short $$($(GO) list ./... | grep -v -e /e2e)
-	$(GOTEST) -short -p 1 ./e2e/...
+	$(GOTEST) -count=1 -short -p 1 ./e2e/...
 	@$(MAKE) --no-print-directory summary
 
 race: need-go need-python summary-new test-race ## all tests but timings and SDKs, under the race detector; needs a quiet machine
-	$(GOTEST) -race -short -p 1 -timeout 30m $(PROCESSES)
+	$(GOTEST) -count=1 -race -short -p 1 -timeout 30m $(PROCESSES)
 
 e2e-vllm: need-go need-python ## against real vLLM on a CPU, installed once (3 GB to download, 5.3 GB on disk)
 	PYTHON=$(PYTHON) scripts/vllm-install.sh
@@ -143,17 +144,17 @@ test-unraced: need-go need-python $(VENV)/ready vocab
 # Whole processes with limits on their time: under the race detector two cores are too slow for a dozen of them at once.
 test-e2e: need-go need-python $(VENV)/ready
 	$(GOTEST) -tags panicpoints -run Panic ./proxy
-	$(GOTEST) -p 1 -timeout 30m -skip '^TestNewcomersEvening$$' $(PROCESSES)
-	$(GOTEST) ./e2e/deploy
+	$(GOTEST) -count=1 -p 1 -timeout 30m -skip '^TestNewcomersEvening$$' $(PROCESSES)
+	$(GOTEST) -count=1 ./e2e/deploy
 
 # The operator's page in a real browser, and the evening of a newcomer, who opens it too. ARGS='-args -jank 60s' watches two hundred engines for the whole minute.
 test-page: need-go need-python $(VENV)/ready
 	@scripts/chromium.sh
-	$(GOTEST) ./e2e/page $(ARGS)
-	$(GOTEST) -timeout 20m -run '^TestNewcomersEvening$$' ./e2e
+	$(GOTEST) -count=1 ./e2e/page $(ARGS)
+	$(GOTEST) -count=1 -timeout 20m -run '^TestNewcomersEvening$$' ./e2e
 
 test-sdk: need-go need-python $(VENV)/ready sdk-node
-	$(GOTEST) ./e2e/sdk
+	$(GOTEST) -count=1 ./e2e/sdk
 
 # A minute of it, without the race detector: `make chaos` takes the time that needs.
 test-chaos: need-go need-python $(VENV)/ready
