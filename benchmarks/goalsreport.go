@@ -36,21 +36,7 @@ func goalsReport(r goalRecords, subjects []goalSubject, plan goalsPlan) string {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(&w, format, args...) }
 	m := r.Meta
 	p("## Goals\n\n| | |\n| --- | --- |\n")
-	p("| command | `%s` |\n", m.Command)
-	p("| machine | %s, %d cores, %s, %s |\n", m.CPU, m.Cores, m.Kernel, m.Go)
-	p("| commit | %s |\n", m.Commit)
-	var parts []string
-	for _, x := range r.Parts {
-		part := fmt.Sprintf("%s %.0f s", x.Name, x.Seconds)
-		if x.Cut != "" {
-			part += ", " + x.Cut
-		}
-		if x.Error != "" {
-			part += ", failed: " + cell(x.Error)
-		}
-		parts = append(parts, part)
-	}
-	p("| date | %s, took %.0f s (%s) |\n", m.Start.Format("2006-01-02 15:04 MST"), m.Seconds, strings.Join(parts, ", "))
+	reportHead(p, m, r.Parts)
 	p("| quiet? | load average %.1f before, %.1f after (this measurement's own load included); %.1f %% of the CPU time stolen by other machines |\n", m.LoadStart, m.LoadEnd, 100*m.Steal)
 	var inputs []string
 	for _, x := range r.Inputs {

@@ -44,21 +44,7 @@ func sideReport(r Records) string {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(&w, format, args...) }
 	m := r.Meta
 	p("## Side by side\n\n| | |\n| --- | --- |\n")
-	p("| command | `%s` |\n", m.Command)
-	p("| machine | %s, %d cores, %s, %s |\n", m.CPU, m.Cores, m.Kernel, m.Go)
-	p("| commit | %s |\n", m.Commit)
-	var parts []string
-	for _, x := range r.Parts {
-		part := fmt.Sprintf("%s %.0f s", x.Name, x.Seconds)
-		if x.Cut != "" {
-			part += ", " + x.Cut
-		}
-		if x.Error != "" {
-			part += ", failed: " + cell(x.Error)
-		}
-		parts = append(parts, part)
-	}
-	p("| date | %s, took %.0f s (%s) |\n", m.Start.Format("2006-01-02 15:04 MST"), m.Seconds, strings.Join(parts, ", "))
+	reportHead(p, m, r.Parts)
 	p("| quiet? | load average %.1f before, %.1f after; %.1f %% of the CPU time stolen by other machines |\n", m.LoadStart, m.LoadEnd, 100*m.Steal)
 	p("| method | %d rounds, every target once per load and round in random order (seed %d); engines, load generator and proxies are processes of their own, engines and generator with one P each; "+
 		"streams come from 2 fake engines, one event of about 200 bytes per token and 10 ms, and are compared byte for byte; prompts and the throughput at reference speed go to 2 simulated engines |\n\n", m.Rounds, m.Seed)
@@ -139,4 +125,23 @@ func routeTable(r Records) string {
 		_, _ = fmt.Fprintf(&w, "| %d | %.1f us | %.1f .. %.1f us | %s | %s | %s | %s |\n", n, s.Median, s.Min, s.Max, bound, v1, goal, v2)
 	}
 	return w.String()
+}
+
+// reportHead prints the rows with which every report of several parts begins.
+func reportHead(p func(format string, args ...any), m Meta, all []PartRecord) {
+	p("| command | `%s` |\n", m.Command)
+	p("| machine | %s, %d cores, %s, %s |\n", m.CPU, m.Cores, m.Kernel, m.Go)
+	p("| commit | %s |\n", m.Commit)
+	var parts []string
+	for _, x := range all {
+		part := fmt.Sprintf("%s %.0f s", x.Name, x.Seconds)
+		if x.Cut != "" {
+			part += ", " + x.Cut
+		}
+		if x.Error != "" {
+			part += ", failed: " + cell(x.Error)
+		}
+		parts = append(parts, part)
+	}
+	p("| date | %s, took %.0f s (%s) |\n", m.Start.Format("2006-01-02 15:04 MST"), m.Seconds, strings.Join(parts, ", "))
 }
