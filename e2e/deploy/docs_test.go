@@ -191,7 +191,7 @@ func TestSettings(t *testing.T) {
 	}
 	key := regexp.MustCompile(`(^|[^\w./-])([a-z_]+)\.([a-z_]+)\b([^\w/(]|$)`)
 	variable := regexp.MustCompile(`\bRAMJET_[A-Z_]+\b`)
-	ours := []string{"RAMJET_BINARY", "RAMJET_VERSION", "RAMJET_VLLM", "RAMJET_PORT_FILE"} // of tests and compose files
+	ours := []string{"RAMJET_BINARY", "RAMJET_VERSION", "RAMJET_VLLM", "RAMJET_PORT_FILE", "RAMJET_CHAOS_SEED"} // of tests and compose files
 	for _, doc := range documents(t) {
 		if doc == "CHANGELOG.md" || doc == "docs/ARCHITECTURE.md" { // former versions; names of Go files and packages
 			continue
