@@ -120,8 +120,39 @@ func checkPeekSpans(t *testing.T, body []byte, p *wire.Peeked) {
 			t.Fatalf("%q: span %v is no value: %v", body, s, err)
 		}
 	}
+	checkElements(t, body, p)
 	if p.Prompts < 1 || p.N < 1 || p.BestOf < 1 || p.Cap < -1 || p.Cap == 0 || p.MessageCount < 0 {
 		t.Fatalf("%q: %+v", body, p)
+	}
+}
+
+// checkElements compares the elements that were noted in passing with Go's own reading of the list, and wants them noted
+// for whatever list counts, unless the other one stood behind it.
+func checkElements(t *testing.T, body []byte, p *wire.Peeked) {
+	t.Helper()
+	for _, list := range []wire.Span{p.Messages, p.Input} {
+		if list == (wire.Span{}) {
+			continue
+		}
+		got, ok := p.AppendElements(nil, body, list)
+		var want []json.RawMessage
+		if json.Unmarshal(list.Of(body), &want) != nil {
+			continue // no list, or Python alone can read it
+		}
+		if !ok {
+			if p.Messages == (wire.Span{}) != (p.Input == (wire.Span{})) && len(want) <= 4096 {
+				t.Fatalf("%q: the elements of %v are unknown", body, list)
+			}
+			continue
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%q: %d elements, want %d", body, len(got), len(want))
+		}
+		for i := range got {
+			if !bytes.Equal(got[i].Of(body), want[i]) {
+				t.Fatalf("%q: element %d is %q, want %q", body, i, got[i].Of(body), want[i])
+			}
+		}
 	}
 }
 

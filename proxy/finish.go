@@ -87,6 +87,7 @@ func (f *flight) settle() {
 	}
 	f.rec.BytesIn += int64(f.body.n)
 	f.query.Model = nil
+	f.peek.Forget()
 	f.body.release(f.s)
 	f.c.releaseHead()
 }

@@ -18,7 +18,7 @@ func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note strin
 		list = ""
 	case EndpointChat, EndpointMessages:
 	}
-	if !c.openMembers(p.Root.Start, list) || len(c.items) > maxItems {
+	if !c.openMembers(p, body, list) || len(c.items) > maxItems {
 		return noteTooLong
 	}
 	switch e {
@@ -43,16 +43,16 @@ func (c *Conversation) openLong(e Endpoint, body []byte, p *wire.Peeked) (note s
 	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0]}
 	if p.Object && !p.Opaque {
 		c.body = aliasOf(body)
-		c.openMembers(p.Root.Start, "")
+		c.openMembers(p, body, "")
 	}
 	return noteTooLong
 }
 
 // openMembers notes where the members of the root object are, and where the elements of the one named list are. It
 // reports false for more members than anybody needs.
-func (c *Conversation) openMembers(start int, list string) bool {
+func (c *Conversation) openMembers(p *wire.Peeked, body []byte, list string) bool {
 	r := jsonReader{s: c.body}
-	for i := r.space(start + 1); i < len(c.body) && c.body[i] == '"'; {
+	for i := r.space(p.Root.Start + 1); i < len(c.body) && c.body[i] == '"'; {
 		name, end := r.text(i)
 		from := r.space(r.space(end) + 1)
 		var to int
@@ -60,7 +60,7 @@ func (c *Conversation) openMembers(start int, list string) bool {
 			c.items = c.items[:0] // the last of several counts
 		}
 		if name == list && list != "" && c.body[from] == '[' {
-			to = c.openItems(from)
+			to = c.openItems(p, body, from)
 		} else {
 			to = skipJSON(c.body, from)
 		}
@@ -74,8 +74,17 @@ func (c *Conversation) openMembers(start int, list string) bool {
 	return true
 }
 
-// openItems notes where the elements of the list at i are, and returns what is behind it.
-func (c *Conversation) openItems(i int) int {
+// openItems notes where the elements of the list at i are, and returns what is behind it. Where Peek stepped through
+// them last, it knows.
+func (c *Conversation) openItems(p *wire.Peeked, body []byte, i int) int {
+	for _, list := range [...]wire.Span{p.Messages, p.Input} {
+		if list.Start == i {
+			if items, ok := p.AppendElements(c.items, body, list); ok {
+				c.items = items
+				return list.End
+			}
+		}
+	}
 	r := jsonReader{s: c.body}
 	start := i
 	for i = r.space(i + 1); i < len(c.body) && c.body[i] != ']'; {

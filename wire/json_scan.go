@@ -24,8 +24,11 @@ type jsonScanner struct {
 	// wide collects the words of all strings; a top bit means that the text
 	// is not ASCII, so that only such bodies pay for a check of their UTF-8.
 	wide uint64
-	// commas counts those directly inside the value given to skip.
+	// commas counts those directly inside the value given to skip, and noted
+	// is where the first maxNoted of them are while note is set.
 	commas int
+	note   bool
+	noted  []uint32
 	// watch asks for a look at the keys inside, media is what it found.
 	watch, media bool
 	errAt        int
@@ -136,6 +139,9 @@ func (s *jsonScanner) next(i, base int) (end int, done bool) {
 		case s.at(i, ','):
 			if s.depth == base+1 {
 				s.commas++
+				if s.note && s.commas <= maxNoted {
+					s.noted = append(s.noted, uint32(i)) //nolint:gosec // i < len(b) <= maxNotedBody
+				}
 			}
 			i = s.space(i + 1)
 			if object {

@@ -74,6 +74,10 @@ type Peeked struct {
 
 	counts  [3]listShape
 	scratch []byte
+
+	// commas are those between the elements of the list at elementsOf.
+	commas     []uint32
+	elementsOf int
 }
 
 // BodyError says why a body is refused.
@@ -98,7 +102,7 @@ func (p *Peeked) Peek(body []byte) error {
 		p.Opaque = true
 		return nil
 	}
-	s := jsonScanner{b: body}
+	s := jsonScanner{b: body, noted: p.commas}
 	i := s.space(len(bom(body)))
 	start := i
 	object := s.at(i, '{')
@@ -107,6 +111,7 @@ func (p *Peeked) Peek(body []byte) error {
 	} else {
 		i = s.skip(i)
 	}
+	p.commas = s.noted
 	if i >= 0 {
 		if end := s.space(i); end < len(body) {
 			s.fail(end, "goes on behind its end")
@@ -138,7 +143,7 @@ func (p *Peeked) reset() {
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	*p = Peeked{scratch: scratch, Prompts: 1, Cap: -1, N: 1, BestOf: 1}
+	*p = Peeked{scratch: scratch, commas: p.commas[:0], Prompts: 1, Cap: -1, N: 1, BestOf: 1}
 }
 
 // bom returns the UTF-8 byte order mark that body starts with, if any:

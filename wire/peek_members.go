@@ -152,8 +152,17 @@ func (p *Peeked) fieldAt(raw []byte) field {
 // member reads one value and notes it under f.
 func (p *Peeked) member(s *jsonScanner, f field, i int) int {
 	s.watch, s.media = f == fieldMessages || f == fieldInput, false
+	s.note = s.watch && s.at(i, '[') && len(s.b) <= maxNotedBody
+	if s.note {
+		s.noted = s.noted[:0]
+	}
 	end := s.skip(i)
-	s.watch = false
+	if s.note && s.commas <= maxNoted {
+		p.elementsOf = i
+	} else if s.note {
+		p.elementsOf = 0
+	}
+	s.watch, s.note = false, false
 	if end < 0 || f == fieldNone {
 		return end
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -287,6 +288,51 @@ func TestScratchIsNotKeptWhenLarge(t *testing.T) {
 	}
 	if err := p.Peek([]byte(`{}`)); err != nil || cap(p.scratch) > maxScratch {
 		t.Errorf("%v, %d bytes kept", err, cap(p.scratch))
+	}
+}
+
+func TestElementsAreNotedInPassing(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("0,", maxNoted) + "0"
+	for _, c := range []struct {
+		name, body string
+		want       []string
+		known      bool
+	}{
+		{"blanks", "{\"messages\": [ {\"a\":[1,2]} ,\t\"x,y\"\n, [3 , 4] ] }", []string{`{"a":[1,2]}`, `"x,y"`, `[3 , 4]`}, true},
+		{"one", `{"messages":[{"role":"user"}]}`, []string{`{"role":"user"}`}, true},
+		{"none", `{"messages":[ ]}`, nil, true},
+		{"input", `{"input":["a","b"],"model":"m"}`, []string{`"a"`, `"b"`}, true},
+		{"the last of two", `{"messages":[1,2],"messages":[3]}`, []string{`3`}, true},
+		{"null behind it", `{"messages":[1,2],"messages":null}`, nil, false},
+		{"no list", `{"messages":{"a":1,"b":2}}`, nil, false},
+		{"the other list behind it", `{"messages":[1,2],"input":[3]}`, nil, false},
+		{"as many as are noted", `{"messages":[` + long + `]}`, strings.Split(long, ","), true},
+		{"too many", `{"messages":[` + long + `,0]}`, nil, false},
+		{"a list of another name", `{"messages":[1,2],"stop":[3,4,5]}`, []string{`1`, `2`}, true},
+	} {
+		var p Peeked
+		for range 2 { // room of the first reading is used again
+			if err := p.Peek([]byte(c.body)); err != nil {
+				t.Fatal(c.name, err)
+			}
+			list := p.Messages
+			if list == (Span{}) {
+				list = p.Input
+			}
+			var got []string
+			spans, known := p.AppendElements(nil, []byte(c.body), list)
+			for _, s := range spans {
+				got = append(got, string(s.Of([]byte(c.body))))
+			}
+			if known != c.known || !slices.Equal(got, c.want) {
+				t.Errorf("%s: %v %q, want %v %q", c.name, known, got, c.known, c.want)
+			}
+		}
+		p.Forget()
+		if _, known := p.AppendElements(nil, []byte(c.body), p.Messages); known || cap(p.commas) > keptCommas {
+			t.Errorf("%s: known after it was forgotten: %v, room for %d", c.name, known, cap(p.commas))
+		}
 	}
 }
 

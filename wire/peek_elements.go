@@ -1,0 +1,54 @@
+package wire
+
+import "math"
+
+const (
+	// maxNoted is how many commas of a list are noted: as many as a prompt
+	// that is rendered may have messages (tokens). Longer lists are read again.
+	maxNoted = 4096
+	// maxNotedBody is the longest body whose commas fit into 32 bits.
+	maxNotedBody = math.MaxUint32
+	// keptCommas is how many a Peeked keeps room for: a connection has one for
+	// as long as it lives, and most of them stream.
+	keptCommas = 256
+)
+
+// AppendElements appends the spans of the elements of a list that Peek passed,
+// without reading them again: half a megabyte of messages costs as much to step
+// through as to check. list is Messages or Input, body what Peek got. It reports
+// false for every other list, for a value that is no list, for the first of two
+// lists that count, and beyond some 4,000 elements.
+func (p *Peeked) AppendElements(dst []Span, body []byte, list Span) (out []Span, ok bool) {
+	if p.elementsOf == 0 || p.elementsOf != list.Start {
+		return dst, false
+	}
+	from := list.Start + 1
+	for _, comma := range p.commas {
+		dst = append(dst, trimmed(body, from, int(comma)))
+		from = int(comma) + 1
+	}
+	if last := trimmed(body, from, list.End-1); last.Start < last.End {
+		dst = append(dst, last)
+	}
+	return dst, true
+}
+
+// trimmed is the span from start to end without the blanks at both ends.
+func trimmed(b []byte, start, end int) Span {
+	for start < end && b[start] <= ' ' {
+		start++
+	}
+	for start < end && b[end-1] <= ' ' {
+		end--
+	}
+	return Span{start, end}
+}
+
+// Forget gives up room that only long conversations need. AppendElements
+// answers false from then on.
+func (p *Peeked) Forget() {
+	p.elementsOf = 0
+	if cap(p.commas) > keptCommas {
+		p.commas = nil
+	}
+}
