@@ -27,7 +27,7 @@ PROCESSES := ./e2e/rig ./e2e ./e2e/faults
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test test-short race e2e-vllm fuzz chaos soak supply sbom bench bench-quick bench-side bench-stream bench-goals bench-growth bench-policy bench-handoff bench-micro pgo lint vet image image-proof clean \
-	need-go need-python sdk-node vocab templates test-race test-unraced test-e2e test-sdk test-page test-chaos supply-quick summary-new summary
+	need-go need-python sdk-node vocab templates test-race test-unraced test-e2e test-sdk test-page test-chaos supply-quick summary-new summary FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,39 +61,50 @@ chaos: need-go need-python $(VENV)/ready ## break everything at once for CHAOS (
 soak: need-go ## 70 % load for SOAK (2h): slopes of memory, descriptors, goroutines and p99
 	RAMJET_SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 4h -run '^TestSoak$$' ./e2e/chaos
 
-# One after the other, the rest also where one fails. ARGS are streambench's: the other programs have other flags.
+# One after the other, the rest also where one fails. ARGS are streambench's: the other programs have other flags. VERSION is
+# asked for once, as the first report that is rewritten changes it. One process stands for the whole, so that what ends make
+# reaches what is under way.
 bench: need-go need-python ## every bench-* but quick and micro, three to five hours on a quiet machine; writes benchmarks/*.md and benchmarks/results
-	@$(MAKE) --no-print-directory -k -j1 bench-side bench-stream bench-goals; code=$$?; \
-	$(MAKE) --no-print-directory -k -j1 ARGS= bench-growth bench-policy bench-handoff && exit $$code
+	@exec $(MAKE) --no-print-directory -k -j1 VERSION='$(VERSION)' STREAM_ARGS='$(ARGS)' ARGS= bench-side bench-stream bench-goals bench-growth bench-policy bench-handoff
 
 bench-quick: need-go need-python ## beside every rival, and the goals, in less than 15 minutes: fewer rounds, the same subjects; writes benchmarks/RESULTS.md
-	@$(MAKE) --no-print-directory -k -j1 ARGS='-quick $(ARGS)' bench-side bench-goals
+	@exec $(MAKE) --no-print-directory -k -j1 VERSION='$(VERSION)' ARGS='-quick $(ARGS)' bench-side bench-goals
 
-bench-side: build need-python ## beside every rival: the longest part of `make bench`; writes benchmarks/RESULTS.md
-	$(GO) run ./benchmarks/cmd/streambench -side -python $(PYTHON) -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
+# The programs that measure are built first and take the shell's place: `go run` ends on a signal without passing it on, and
+# the measurement would stay behind. Reports name the `go run` that does the same.
+BENCH := $(TOOLS)/bench
 
-bench-goals: need-go vocab templates ## index, tokenizer, returning session, decision against their goals, and what the profile-guided build gains, minutes; writes benchmarks/RESULTS.md (ARGS=-quick: 90 seconds once it is built)
-	$(GO) run ./benchmarks/cmd/streambench -goals -out benchmarks/RESULTS.md $(ARGS)
+$(BENCH)/%: FORCE | need-go
+	@mkdir -p $(BENCH)
+	@$(GO) build -o $@ ./benchmarks/cmd/$*
+
+FORCE:
+
+bench-side: build need-python $(BENCH)/streambench ## beside every rival: the longest part of `make bench`; writes benchmarks/RESULTS.md
+	exec $(BENCH)/streambench -side -python $(PYTHON) -binary ./ramjet -out benchmarks/RESULTS.md $(STREAM_ARGS) $(ARGS)
+
+bench-goals: need-go vocab templates $(BENCH)/streambench ## index, tokenizer, returning session, decision against their goals, and what the profile-guided build gains, minutes; writes benchmarks/RESULTS.md (ARGS=-quick: 90 seconds once it is built)
+	exec $(BENCH)/streambench -goals -out benchmarks/RESULTS.md $(STREAM_ARGS) $(ARGS)
 
 bench-micro: need-go ## micro-benchmarks, then the overhead of the whole path
 	$(GO) test -run '^$$' -bench . -benchmem ./proxy ./wire ./route ./tokens
 	$(GO) test -run '^$$' -bench Overhead ./benchmarks
 
-bench-stream: build ## against nginx, in paired rounds; writes benchmarks/RESULTS.md
-	$(GO) run ./benchmarks/cmd/streambench -binary ./ramjet -out benchmarks/RESULTS.md $(ARGS)
+bench-stream: build $(BENCH)/streambench ## against nginx, in paired rounds; writes benchmarks/RESULTS.md
+	exec $(BENCH)/streambench -binary ./ramjet -out benchmarks/RESULTS.md $(STREAM_ARGS) $(ARGS)
 
-pgo: build ## profile ./ramjet under load (a minute); the compiler takes default.pgo at the next build
-	$(GO) run ./benchmarks/cmd/streambench -binary ./ramjet -profile default.pgo
+pgo: build $(BENCH)/streambench ## profile ./ramjet under load (a minute); the compiler takes default.pgo at the next build
+	exec $(BENCH)/streambench -binary ./ramjet -profile default.pgo
 
-bench-policy: need-go ## the decision on ../shared/traces, in virtual time; writes benchmarks/POLICY.md (ARGS=-quick: a smoke test)
-	$(GO) run ./benchmarks/cmd/policybench -out benchmarks/POLICY.md $(ARGS)
+bench-policy: $(BENCH)/policybench ## the decision on ../shared/traces, in virtual time; writes benchmarks/POLICY.md (ARGS=-quick: a smoke test, which writes nothing)
+	exec $(BENCH)/policybench -out benchmarks/POLICY.md $(ARGS)
 
-bench-growth: build ## how costs grow with prompts, engines, index, streams, events; writes benchmarks/GROWTH.md and its curves (ARGS=-quick: three minutes)
-	$(GO) run ./benchmarks/cmd/growthbench -binary ./ramjet -out benchmarks/GROWTH.md $(ARGS)
+bench-growth: build $(BENCH)/growthbench ## how costs grow with prompts, engines, index, streams, events; writes benchmarks/GROWTH.md and its curves (ARGS=-quick: three minutes, and writes nothing)
+	exec $(BENCH)/growthbench -binary ./ramjet -out benchmarks/GROWTH.md $(ARGS)
 
-bench-handoff: build need-python ## handing token ids to real vLLM, against direct and against asking /tokenize; writes benchmarks/HANDOFF.md (installs vLLM once, as e2e-vllm)
+bench-handoff: build need-python $(BENCH)/handoffbench ## handing token ids to real vLLM, against direct and against asking /tokenize; writes benchmarks/HANDOFF.md (installs vLLM once, as e2e-vllm)
 	PYTHON=$(PYTHON) scripts/vllm-install.sh
-	$(GO) run ./benchmarks/cmd/handoffbench -binary ./ramjet -out benchmarks/HANDOFF.md $(ARGS)
+	exec $(BENCH)/handoffbench -binary ./ramjet -out benchmarks/HANDOFF.md $(ARGS)
 
 lint: need-go need-python vet $(LINT) ## gofmt, go vet for every platform, golangci-lint
 	$(LINT) run ./...

@@ -26,7 +26,7 @@ var mayImport = map[string]struct {
 	"benchmarks":                  {[]string{"benchmarks/lab"}, "Ramjet is a black box to its measurements: a defect in a shared parser would hide itself"},
 	"benchmarks/cmd/growthbench":  {[]string{"benchmarks", "benchmarks/growth"}, "a command is its package's flags and nothing else"},
 	"benchmarks/cmd/handoffbench": {[]string{"benchmarks", "benchmarks/handoff"}, "a command is its package's flags and nothing else"},
-	"benchmarks/cmd/policybench":  {[]string{"benchmarks/policy"}, "a command is its package's flags and nothing else"},
+	"benchmarks/cmd/policybench":  {[]string{"benchmarks", "benchmarks/lab", "benchmarks/policy"}, "a command is its package's flags and nothing else"},
 	"benchmarks/cmd/streambench":  {[]string{"benchmarks"}, "a command is its package's flags and nothing else"},
 	"benchmarks/growth":           {[]string{"benchmarks", "benchmarks/lab", "engine", "lease", "radix", "route", "telemetry"}, "it times the objects that decide; the binary it sees from outside"},
 	"benchmarks/handoff":          {[]string{"benchmarks/lab"}, "Ramjet is a black box to it, as vLLM is"},

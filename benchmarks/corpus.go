@@ -14,7 +14,7 @@ const (
 	CorpusShort = "short-prefix" // the first eighth is the same in all
 	CorpusLong  = "long-prefix"  // the first seven eighths are the same in all
 	CorpusCJK   = "cjk"          // cold, of Chinese characters, three bytes each
-	CorpusTurns = "returning"    // a known conversation with a new message of 200 bytes at its end
+	CorpusTurns = "returning"    // a known conversation with two new messages of 100 bytes at its end
 )
 
 // hotPrompts is the size of the hot set.

@@ -13,7 +13,8 @@ type goal struct {
 	unit    string
 	per     float64  // how much of the metric is one of unit
 	bound   float64  // 0: shown, without a verdict
-	least   bool     // the bound is the least, not the most
+	design  float64  // the design's own bound, of the same kind; 0: it states none
+	least   bool     // the bounds are the least, not the most
 	beside  []string // more of what the same run prints
 	missing string   // why it cannot be measured here
 }
@@ -27,6 +28,12 @@ type goalSubject struct {
 	goals []goal
 	// focus and ignore are pprof's: a profile is to show what the benchmark times, not what it sets up.
 	focus, ignore string
+}
+
+// designed is g with the design's bound in place of the goal.
+func (g goal) designed() goal {
+	g.bound = g.design
+	return g
 }
 
 // runOf is the process that g comes from.
@@ -48,9 +55,9 @@ func (g goal) verdict(s Spread) Verdict {
 	case g.bound == 0:
 		return ""
 	case !g.least:
-		return judgeFew(s, g.bound)
+		return judge(s, g.bound)
 	}
-	return judgeFew(Spread{N: s.N, Median: -s.Median, Min: -s.Max, Max: -s.Min, Low: -s.High, High: -s.Low}, -g.bound)
+	return judge(Spread{N: s.N, Median: -s.Median, Min: -s.Max, Max: -s.Min, Low: -s.High, High: -s.Low}, -g.bound)
 }
 
 // short is how many times as fast it had to be for the median to be at the bound; not above 1, it is there.

@@ -1,34 +1,51 @@
 package benchmarks
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// publish prints the report and saves it with the raw records beside it. ok says whether no goal is missed.
+// publish prints the report and saves it with the raw records beside it. ok says whether no goal and no bound of the design
+// is missed. What was lost is an error, and does not replace a whole report; where nothing was measured, nothing is saved.
 func (g *goalsBench) publish() (ok bool, err error) {
 	subjects := slices.DeleteFunc(slices.Clone(g.subjects), func(s goalSubject) bool { return g.cfg.skips(s.name) || g.cfg.skips(partGoals) })
 	text := goalsReport(g.records, subjects, g.plan)
 	g.say("\n%s", text)
 	ok = !slices.ContainsFunc(subjects, func(s goalSubject) bool {
-		return slices.ContainsFunc(s.goals, func(x goal) bool { v, _ := g.records.verdict(s, x); return v == NotMet })
+		return slices.ContainsFunc(s.goals, func(x goal) bool { return g.records.misses(s, x) || g.records.misses(s, x.designed()) })
 	})
+	lost := g.records.lostRuns()
+	if len(g.records.Benches) == 0 {
+		return false, errors.Join(errNothing, lost)
+	}
 	if g.cfg.Out == "" {
-		return ok, nil
+		return ok, lost
 	}
-	section := "goals"
-	if g.cfg.Quick {
-		section += "-quick" // a smoke test must not replace a measurement
-	}
-	if len(g.cfg.Skip) > 0 {
-		section += "-part" // nor a part of one the whole
-	}
+	broken := len(g.records.Lost) > 0 || slices.ContainsFunc(g.records.Parts, func(p PartRecord) bool { return p.Error != "" })
+	section := sectionOf("goals", g.cfg.Quick, len(g.cfg.Skip) > 0 || broken)
 	if err := writeLines(filepath.Join(g.cfg.Results, section+".jsonl"), g.records.lines()); err != nil {
 		return ok, err
 	}
-	return ok, WriteSection(g.cfg.Out, section, text)
+	return ok, errors.Join(WriteSection(g.cfg.Out, section, text), lost)
+}
+
+func (r goalRecords) misses(s goalSubject, g goal) bool {
+	v, _ := r.verdict(s, g)
+	return v == NotMet
+}
+
+var errNothing = errors.New("nothing was measured, and the results are not written")
+
+// lostRuns names the processes that failed; nil without one.
+func (r goalRecords) lostRuns() error {
+	var list []error
+	for _, x := range r.Lost {
+		list = append(list, fmt.Errorf("not measured, or not to the end: %s: %s", x.Run, x.Reason))
+	}
+	return errors.Join(list...)
 }
 
 func goalsReport(r goalRecords, subjects []goalSubject, plan goalsPlan) string {
@@ -49,7 +66,7 @@ func goalsReport(r goalRecords, subjects []goalSubject, plan goalsPlan) string {
 	p("| inputs | sha256 of .tools/: %s |\n", strings.Join(inputs, ", "))
 	p("| method | %d rounds, one process for each command below in a round, in random order (seed %d), %s a benchmark; the binaries are built once, with `CGO_ENABLED=0 -trimpath -pgo=%s` as `make build` does |\n\n",
 		m.Rounds, m.Seed, plan.each, pgoFile)
-	p("%s", "Met and not met: at least 85 % sure for the median over the rounds (order statistics); otherwise not separable. Where a median misses its goal, the benchmark ran once more under pprof. "+
+	p("%s", "Met and not met: at least 85 % sure for the median over the rounds (order statistics; with 3 rounds 75 %, and fewer decide nothing); otherwise not separable. Where a median misses its goal, the benchmark ran once more under pprof. "+
 		"What is missed while other processes have more than "+percent(disturbed)+" of the machine is not separable either. "+
 		"Beside a figure: medians of what the same process printed; xxh3 of 1 MiB is what the machine itself did then.\n")
 	for _, s := range subjects {
@@ -72,22 +89,19 @@ func (s goalSubject) render(r goalRecords, plan goalsPlan) string {
 	if len(s.runs) > 0 {
 		p("\n")
 	}
-	p("| figure | median | least .. greatest | rounds | goal | verdict | beside |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	p("| figure | median | least .. greatest | rounds | goal | verdict | the design's bound | verdict | beside |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, g := range s.goals {
 		f := r.figure(s, g)
-		v, note := r.verdict(s, g)
-		verdict := string(v)
-		if note != "" {
-			verdict += " (" + note + ")"
+		judged := r.judged(s, g)
+		if why := r.why(s, g); f.N == 0 && why != "" {
+			judged += ": " + cell(why)
 		}
+		judged += " | " + r.judged(s, g.designed())
 		if f.N == 0 {
-			if why := r.why(s, g); why != "" {
-				verdict += ": " + cell(why)
-			}
-			p("| %s | - | - | 0 | %s | %s | |\n", g.what, g.asked(), verdict)
+			p("| %s | - | - | 0 | %s | |\n", g.what, judged)
 			continue
 		}
-		p("| %s | %s %s | %s .. %s | %d | %s | %s | %s |\n", g.what, number(f.Median), g.unit, number(f.Min), number(f.Max), f.N, g.asked(), verdict, g.besides(r, s))
+		p("| %s | %s %s | %s .. %s | %d | %s | %s |\n", g.what, number(f.Median), g.unit, number(f.Min), number(f.Max), f.N, judged, g.besides(r, s))
 	}
 	var none []string
 	for _, m := range missedGoals(r, []goalSubject{s}) {
@@ -101,6 +115,16 @@ func (s goalSubject) render(r goalRecords, plan goalsPlan) string {
 		p("\nMissed, and not profiled: %s.\n", strings.Join(none, "; "))
 	}
 	return w.String()
+}
+
+// judged are the two cells of a bound, what was asked and whether it is met.
+func (r goalRecords) judged(s goalSubject, g goal) string {
+	v, note := r.verdict(s, g)
+	verdict := string(v)
+	if note != "" {
+		verdict += " (" + note + ")"
+	}
+	return g.asked() + " | " + verdict
 }
 
 // besides is what the runs of g printed besides it.

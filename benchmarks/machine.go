@@ -43,7 +43,7 @@ func describeMachine(ctx context.Context, m *Meta) {
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
 	}
-	m.Commit = lab.Commit(ctx)
+	m.Commit = lab.Commit(ctx, ".")
 	m.LoadStart = loadAverage()
 }
 
@@ -110,8 +110,12 @@ func othersShare(busyBefore, allBefore int64, own, wall time.Duration) float64 {
 func CommandLine(program string, args []string) string {
 	out := []string{program}
 	for _, a := range args {
-		if filepath.IsAbs(a) {
+		name, value, ok := strings.Cut(a, "=")
+		switch {
+		case filepath.IsAbs(a):
 			a = filepath.Base(a)
+		case ok && filepath.IsAbs(value):
+			a = name + "=" + filepath.Base(value)
 		}
 		if strings.ContainsAny(a, " \t{}") {
 			a = "'" + a + "'"

@@ -2,6 +2,8 @@ package benchmarks
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,16 +25,16 @@ func (b *bench) measure() error {
 		b.say("%-12s %s, %d processes", t.name, t.addresses[0], len(t.pids))
 	}
 	var err error
-	if !b.cfg.skips("streams") {
+	if !b.cfg.skips(partStreams) {
 		err = b.rounds(proxies)
 	}
-	if err == nil && !(b.cfg.skips("streams") && b.cfg.skips("syscalls")) {
+	if err == nil && !(b.cfg.skips(partStreams) && b.cfg.skips(partSyscalls)) {
 		err = b.idle(proxies)
 	}
-	if err == nil && !b.cfg.skips("syscalls") && b.strace != "" {
+	if err == nil && !b.cfg.skips(partSyscalls) {
 		err = b.syscalls(proxies)
 	}
-	if err == nil && !b.cfg.skips("memory") {
+	if err == nil && !b.cfg.skips(partMemory) {
 		err = b.memory()
 	}
 	m := &b.records.Meta
@@ -158,7 +160,16 @@ var errStraceLost = errors.New("no token crossed the proxy while it was traced")
 // straceTries is how often a window is repeated when the traced proxy fell behind the pace, as on a busy machine.
 const straceTries = 3
 
+// leftOut notes why a part is not measured, for the figures that it would have had.
+func (b *bench) leftOut(part string, why error) {
+	b.records.Parts = append(b.records.Parts, PartRecord{Kind: "part", Name: part, Error: why.Error()})
+}
+
 func (b *bench) syscalls(proxies []*target) error {
+	if b.strace == "" {
+		b.leftOut(partSyscalls, b.untraced)
+		return nil
+	}
 	for _, t := range proxies {
 		nothing := func() error { return nil }
 		idle, err := countSyscalls(b.strace, b.dir, t.pids, b.plan.tracedFor, nothing, nothing)
@@ -228,15 +239,25 @@ func (b *bench) tokensSent() int64 {
 	return sum
 }
 
-// memory holds streams open through a fresh instance of every proxy.
+// memory holds streams open through a fresh instance of every proxy, in rounds.
 func (b *bench) memory() error {
+	if most := slices.Max(append(b.plan.memorySteps, 0)); most < 1 || most < boundAtStreams && !b.cfg.Quick {
+		b.leftOut(partMemory, fmt.Errorf("the limit of open files, %d, leaves room for %d streams", b.files, most))
+	}
 	if len(b.plan.memorySteps) == 0 || b.plan.memorySteps[0] < 1 {
 		b.say("memory is not measured: the limit of open files, %d, leaves no room for streams", b.files)
 		return nil
 	}
-	for _, s := range b.starters() {
-		if err := b.memoryOf(s); err != nil {
-			return err
+	for round := 1; round <= b.plan.memoryRounds; round++ {
+		for _, s := range b.starters() {
+			before := len(b.records.Memory)
+			err := b.memoryOf(s)
+			for i := before; i < len(b.records.Memory); i++ {
+				b.records.Memory[i].Round = round
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -130,7 +130,11 @@ func mixedTable(r Records) string {
 		}
 		row := []string{fmt.Sprintf("%d, %d", 2*c.each, c.limit), fmt.Sprintf("%.0f", spreadOf(inOrder(base)).Median)}
 		for _, name := range systems[1:] {
-			row = append(row, m.beside(m.values(by, name), base))
+			text := m.beside(m.values(by, name), base)
+			if n, _ := errorsOf(r, c.name(), name); n > 0 {
+				text += fmt.Sprintf(" (%d of its requests failed)", n)
+			}
+			row = append(row, text)
 		}
 		rows = append(rows, "| "+strings.Join(append(row, fmt.Sprintf("%+.1f %%", c.published)), " | ")+" |\n")
 	}

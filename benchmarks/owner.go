@@ -87,9 +87,11 @@ func losses(r Records) []Loss {
 				continue
 			}
 			l.Direct, l.Added, l.Share, l.Raw = spreadOf(direct).Median, spreadOf(added), spreadOf(share), spreadOf(raw)
-			l.Verdict = judgeFew(l.Share, l.Bound)
+			l.Verdict = judge(l.Share, l.Bound)
 			if n, note := errorsOf(r, referenceName(streams), name); n > 0 {
 				l.Verdict, l.Note = NotMet, note
+			} else if n, note := errorsOf(r, referenceName(streams), Direct); n > 0 {
+				l.Verdict, l.Note = NotSeparable, note
 			}
 			out = append(out, l)
 		}

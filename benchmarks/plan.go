@@ -28,6 +28,12 @@ func (s scenario) inTurns(n int) scenario {
 	return s
 }
 
+// directly makes s visit the engines without a proxy, too.
+func (s scenario) directly() scenario {
+	s.direct = true
+	return s
+}
+
 // pair numbers the visits that are compared with one another: by round, or by turn where there are several.
 func (s scenario) pair(round, turn int) int { return (round-1)*max(1, s.turns) + turn + 1 }
 
@@ -40,6 +46,7 @@ type plan struct {
 	syscallWindows  int
 	tracedFor       time.Duration
 	memorySteps     []int
+	memoryRounds    int
 	memoryPerSecond int
 	memorySettle    time.Duration
 }
@@ -94,7 +101,7 @@ func fullPlan(rounds, maxStreams int) plan {
 		},
 		idleWindows: 3, idleFor: 8 * time.Second,
 		syscallWindows: 3, tracedFor: 8 * time.Second,
-		memoryPerSecond: 1000, memorySettle: 3 * time.Second,
+		memoryRounds: fewest, memoryPerSecond: 1000, memorySettle: 3 * time.Second,
 	}
 	for _, n := range []int{1000, maxStreams} {
 		if n <= maxStreams && n > 0 {
@@ -115,6 +122,6 @@ func quickPlan(rounds, maxStreams int) plan {
 		},
 		idleWindows: 1, idleFor: 8 * time.Second,
 		syscallWindows: 1, tracedFor: 3 * time.Second,
-		memorySteps: []int{min(500, maxStreams)}, memoryPerSecond: 1000, memorySettle: 2 * time.Second,
+		memorySteps: []int{min(500, maxStreams)}, memoryRounds: 1, memoryPerSecond: 1000, memorySettle: 2 * time.Second,
 	}
 }

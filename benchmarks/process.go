@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"ramjet/benchmarks/lab"
 )
 
 // process is a child of the orchestrator.
@@ -31,8 +33,7 @@ func startProcess(dir, name string, argv ...string) (*process, error) {
 	defer func() { _ = out.Close() }()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	if err := lab.StartChild(cmd); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
 	p := &process{cmd: cmd, log: logName, exited: make(chan struct{})}

@@ -81,15 +81,15 @@ func TestMaxStreams(t *testing.T) {
 			t.Errorf("%d files: %d streams, want %d", files, got, want)
 		}
 	}
-	if p := fullPlan(7, 412); len(p.memorySteps) != 1 || p.memorySteps[0] != 412 {
+	if p := fullPlan(7, 412); len(p.memorySteps) != 1 || p.memorySteps[0] != 412 || p.memoryRounds < fewest {
 		t.Errorf("%v", p.memorySteps)
 	}
 }
 
 func TestCommandLineNamesNoFolder(t *testing.T) {
 	t.Parallel()
-	got := CommandLine("go run x", []string{"-binary", "/a/b/ramjet", "-candidate-cmd", "p {listen}", "-quick"})
-	if got != "go run x -binary ramjet -candidate-cmd 'p {listen}' -quick" {
+	got := CommandLine("go run x", []string{"-binary", "/a/b/ramjet", "-out=/a/R.md", "-candidate-cmd", "p {listen}", "-quick"})
+	if got != "go run x -binary ramjet -out=R.md -candidate-cmd 'p {listen}' -quick" {
 		t.Error(got)
 	}
 }

@@ -40,6 +40,17 @@ func WriteSection(name, section, body string) error {
 	return nil
 }
 
+// sectionOf names the section of a report: a smoke test must not replace a measurement, nor a part of one the whole.
+func sectionOf(name string, quick, part bool) string {
+	if quick {
+		name += "-quick"
+	}
+	if part {
+		name += "-part"
+	}
+	return name
+}
+
 // publish prints and saves the report.
 func (b *bench) publish() (ok bool, err error) {
 	lines := figures(b.records)
@@ -49,13 +60,7 @@ func (b *bench) publish() (ok bool, err error) {
 	if b.cfg.Out == "" {
 		return ok, nil
 	}
-	section := "stream-" + b.cfg.Name
-	if b.cfg.Quick {
-		section += "-quick" // a smoke test must not replace a measurement
-	}
-	if len(b.cfg.Skip) > 0 {
-		section += "-part" // nor a part of one the whole
-	}
+	section := sectionOf("stream-"+b.cfg.Name, b.cfg.Quick, len(b.cfg.Skip) > 0)
 	if err := b.records.write(filepath.Join(b.cfg.Results, section+".jsonl")); err != nil {
 		return ok, err
 	}
@@ -86,9 +91,10 @@ func report(r Records, lines []Figure) string {
 		p("| %s | %s | %s | %s | %s | %s |\n", f.What, f.Reference, f.Candidate, f.Compared, f.Bound, verdict)
 	}
 	p("\nCPU: CPU clock of the proxy and its workers over the run, requests included, divided by the tokens; ratios are the median of the rounds' own ratios, with the least and the greatest. " +
-		"Added: less the direct way in the same round, median (least .. greatest). Met and not met: at least 85 %% sure for the median over the rounds (order statistics); otherwise not separable.")
+		"Added: less the direct way in the same round, median (least .. greatest). Met and not met: at least 85 %% sure for the median over the rounds (order statistics); otherwise not separable. " +
+		"System calls, idle process and memory: every window or round is on one side, which of three is 75 %% sure. Fewer than three values decide nothing.")
 	if m.Rounds < 4 {
-		p(" With so few rounds nothing is that sure: verdicts are indications.")
+		p(" With so few rounds nothing is surer than 75 %%: verdicts are indications.")
 	}
 	p("\n")
 	p("%s%s", directLine(r), calls(r))
@@ -183,6 +189,9 @@ func others(r Records) string {
 		other.Meta.Candidate = name
 		var parts []string
 		for _, f := range figures(other) {
+			if f.Verdict == NotMeasured {
+				continue
+			}
 			part := fmt.Sprintf("%s: %s, %s", f.What, f.Candidate, f.Compared)
 			if f.Note != "" {
 				part += " (" + f.Note + ")"

@@ -1,8 +1,12 @@
 package benchmarks
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,12 +30,13 @@ func sample(factor float64, added int64) Records {
 			}
 		}
 	}
-	for i, target := range []string{Nginx, "ramjet"} {
+	for n, target := range []string{Nginx, "ramjet", Nginx, "ramjet", Nginx, "ramjet"} {
+		i, round := n%2, n/2+1
 		r.Idle = append(r.Idle, IdleRecord{Target: target, Seconds: 2, CPUNanos: int64(i) * 1_000_000})
 		r.Syscalls = append(r.Syscalls, SyscallRecord{Target: target, PerToken: map[string]float64{"read": 2, "write": 1, "futex": 0.01}})
 		r.Memory = append(r.Memory,
-			MemoryRecord{Target: target, Streams: HoldReport{Want: 1000, Live: 1000}, BaseBytes: 10e6, RSSBytes: 29e6},
-			MemoryRecord{Target: target, Streams: HoldReport{Want: 9900, Live: 9900}, BaseBytes: 10e6, RSSBytes: 10e6 + 9900*17_000})
+			MemoryRecord{Target: target, Round: round, Streams: HoldReport{Want: 1000, Live: 1000}, BaseBytes: 10e6, RSSBytes: 29e6},
+			MemoryRecord{Target: target, Round: round, Streams: HoldReport{Want: 9900, Live: 9900}, BaseBytes: 10e6, RSSBytes: 10e6 + 9900*17_000})
 	}
 	return r
 }
@@ -58,7 +63,7 @@ func TestFigures(t *testing.T) {
 	if f := good["added TTFT p50, c16, reused connections"]; f.Compared != "1.20 x" || !strings.HasPrefix(f.Candidate, "+120 us") {
 		t.Errorf("%+v", f)
 	}
-	if f := good["resident memory per open stream, 9900 streams"]; f.Candidate != "17.0 KB" || f.Bound != "<= 20 KB" {
+	if f := good["resident memory per open stream, 9900 streams"]; f.Candidate != "17.0 KB (17.0 .. 17.0), 178.3 MB in all" || f.Compared != "1.00 x (1.00 .. 1.00)" || f.Bound != "<= 20 KB" {
 		t.Errorf("%+v", f)
 	}
 	bad := verdicts(sample(1.6, 300))
@@ -76,7 +81,7 @@ func TestFiguresFailWithTheRequests(t *testing.T) {
 	t.Parallel()
 	r := sample(0.5, 0)
 	r.Runs[len(r.Runs)-1].Result = LoadResult{Requests: 10, Errors: 1, FirstError: "event 3 differs"}
-	r.Memory[3].Streams = HoldReport{Want: 9900, Live: 9000, Errors: 900, First: "status 429"}
+	r.Memory[len(r.Memory)-1].Streams = HoldReport{Want: 9900, Live: 9000, Errors: 900, First: "status 429"}
 	got := verdicts(r)
 	if f := got["CPU per short request, c32"]; f.Verdict != NotMet || !strings.Contains(f.Note, "event 3 differs") {
 		t.Errorf("%+v", f)
@@ -86,15 +91,81 @@ func TestFiguresFailWithTheRequests(t *testing.T) {
 	}
 }
 
+// The reference's failures decide nothing, in either direction.
+func TestFiguresNeedTheReference(t *testing.T) {
+	t.Parallel()
+	for factor, target := range map[float64]string{0.5: Nginx, 1.6: Nginx, 1.1: Direct} {
+		r := sample(factor, 20)
+		for i := range r.Runs {
+			if x := &r.Runs[i]; x.Target == target && x.Round == 3 {
+				x.Result.Errors, x.Result.FirstError = 1, "status 502"
+			}
+		}
+		got := verdicts(r)
+		for what, of := range map[string]string{"CPU per streamed token, c16": Nginx, "added one-way token delay p50, c16": ""} {
+			f := got[what]
+			if want := of == "" || of == target; (f.Verdict == NotSeparable) != want || strings.Contains(f.Note, "502") != want {
+				t.Errorf("%g x, %s failed: %+v", factor, target, f)
+			}
+		}
+	}
+}
+
+// A bound that nobody looked at stands in the report with its reason.
+func TestUnmeasuredBoundsStay(t *testing.T) {
+	t.Parallel()
+	r := sample(1.1, 20)
+	all := len(figures(r))
+	r.Idle, r.Syscalls, r.Memory = nil, nil, nil
+	r.Runs = slices.DeleteFunc(r.Runs, func(x RunRecord) bool { return x.Scenario == scenarioC64 })
+	r.Parts = []PartRecord{{Name: partSyscalls, Error: "no strace"}, {Name: partMemory, Error: "few descriptors"}}
+	got := verdicts(r)
+	if len(got) != all-1 { // that of 1000 streams has no bound
+		t.Errorf("%d lines of %d", len(got), all)
+	}
+	for what, want := range map[string][2]string{
+		"system calls per token, c1, less the idle process's": {"<= 5", "no strace"}, "of these futex and nanosleep": {"<= 0.05", "no strace"},
+		"resident memory per open stream, 9900 streams": {"<= 20 KB", "few descriptors"}, "CPU of the idle process, of one core": {"<= 0.1 %, a goal, not the design's", "not a part of this call"},
+		"CPU per streamed token, c64": {"<= 1.25 x, aim below 1.0", "not a part of this call"}, "added one-way token delay p99, c64": {"<= 3 x nginx's", "not a part of this call"},
+	} {
+		if f := got[what]; f.Verdict != NotMeasured || f.Bound != want[0] || f.Note != want[1] {
+			t.Errorf("%s: %+v", what, f)
+		}
+	}
+	if text := others(r); strings.Contains(text, string(NotMeasured)) {
+		t.Errorf("others: %s", text)
+	}
+}
+
+// Without strace, or with few descriptors, the reason goes to the records.
+func TestPartsThatCannotBeMeasured(t *testing.T) {
+	t.Parallel()
+	b := &bench{ctx: context.Background(), cfg: Config{Log: io.Discard}, untraced: errors.New("no strace"), files: 300, plan: fullPlan(7, 50)}
+	b.plan.memorySteps = nil
+	if err := errors.Join(b.syscalls(nil), b.memory()); err != nil {
+		t.Fatal(err)
+	}
+	p := b.records.Parts
+	if len(p) != 2 || p[0].Name != partSyscalls || p[0].Error != "no strace" || p[1].Name != partMemory || !strings.Contains(p[1].Error, "300") {
+		t.Errorf("%+v", p)
+	}
+	s := &side{bench: b}
+	if err := s.memory(); err == nil {
+		t.Error("a side-by-side without room for streams measured memory")
+	}
+}
+
 // A proxy that the tracer slows down puts tokens together; its few calls per token are no achievement.
 func TestSyscallFigureNeedsThePace(t *testing.T) {
 	t.Parallel()
 	r := sample(1, 0)
-	r.Syscalls[1].PerToken = map[string]float64{"read": 0.5, "write": 0.46}
+	r.Syscalls[1].PerToken = map[string]float64{"read": 0.5, "write": 0.46} // of three windows
 	if f := verdicts(r)["system calls per token, c1, less the idle process's"]; f.Verdict != NotSeparable || f.Note == "" {
 		t.Errorf("%+v", f)
 	}
-	r.Syscalls[1].PerToken = map[string]float64{"read": 5, "write": 0.46}
+	for i := range r.Syscalls {
+		r.Syscalls[i].PerToken = map[string]float64{"read": 5, "write": 0.46}
+	}
 	if f := verdicts(r)["system calls per token, c1, less the idle process's"]; f.Verdict != NotMet {
 		t.Errorf("%+v", f)
 	}
@@ -111,11 +182,11 @@ func TestIdleFigures(t *testing.T) {
 	if f := got["CPU per streamed token, c1, less the idle process's"]; f.Reference != "10.0 us" || f.Candidate != "10.0 us" || f.Verdict != "" {
 		t.Errorf("%+v", f)
 	}
-	if f := got["CPU of the idle process, of one core"]; f.Reference != "0.000 %" || f.Candidate != "0.050 %" || f.Verdict != Met {
+	if f := got["CPU of the idle process, of one core"]; f.Reference != "0.000 %" || f.Candidate != "0.050 % (0.050 .. 0.050)" || f.Compared != "-" || f.Verdict != Met {
 		t.Errorf("%+v", f)
 	}
 	r.Idle = append(r.Idle, IdleRecord{Target: "ramjet", Seconds: 1, CPUNanos: 1_100_000}, IdleRecord{Target: "ramjet", Seconds: 1})
-	if f := verdicts(r)["CPU of the idle process, of one core"]; f.Verdict != NotSeparable || f.Compared != "0.000 .. 0.110 %" {
+	if f := verdicts(r)["CPU of the idle process, of one core"]; f.Verdict != NotSeparable || !strings.HasSuffix(f.Candidate, "(0.000 .. 0.110)") {
 		t.Errorf("%+v", f)
 	}
 }

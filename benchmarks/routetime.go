@@ -23,7 +23,9 @@ func (s *side) routeTime() error {
 	if err != nil {
 		return fmt.Errorf("cannot run go %s: %w: %.400s", strings.Join(args, " "), err, out)
 	}
-	s.records.Routes = parseRoutes(string(out))
+	if s.records.Routes = parseRoutes(string(out)); len(s.records.Routes) == 0 {
+		return fmt.Errorf("cannot read what go %s printed: no result of %s: %.400s", strings.Join(args, " "), routeBenchmark, out)
+	}
 	for _, r := range s.records.Routes {
 		s.say("route %d engines, run %d: %.1f us", r.Engines, r.Round, r.Nanos/1e3)
 	}

@@ -50,18 +50,19 @@ func (c Config) skips(part string) bool {
 
 // bench is one call in progress, owned by one goroutine.
 type bench struct {
-	cfg     Config
-	ctx     context.Context
-	self    string
-	dir     string
-	plan    plan
-	nginx   string
-	strace  string // empty when it cannot be had
-	files   uint64
-	rng     *rand.Rand
-	engines []*engineProcess
-	records Records
-	loads   uint64 // runs of the load generator so far
+	cfg      Config
+	ctx      context.Context
+	self     string
+	dir      string
+	plan     plan
+	nginx    string
+	strace   string // empty when it cannot be had, and untraced says why
+	untraced error
+	files    uint64
+	rng      *rand.Rand
+	engines  []*engineProcess
+	records  Records
+	loads    uint64 // runs of the load generator so far
 }
 
 // Run measures, prints the report to cfg.Log, saves it, and says whether every bound that was judged is met or not
@@ -90,8 +91,8 @@ func prepare(ctx context.Context, cfg Config) (*bench, error) {
 	if b.nginx, err = EnsureTool("nginx", cfg.Log); err != nil {
 		return nil, fmt.Errorf("no reference to compare with: %w", err)
 	}
-	if b.strace, err = EnsureTool("strace", cfg.Log); err != nil {
-		b.say("system calls will not be counted: %v", err)
+	if b.strace, b.untraced = EnsureTool("strace", cfg.Log); b.untraced != nil {
+		b.say("system calls will not be counted: %v", b.untraced)
 	}
 	if !cfg.CandidateNginx && cfg.CandidateCommand == "" {
 		if b.cfg.Binary, err = filepath.Abs(cfg.Binary); err != nil {

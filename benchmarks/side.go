@@ -200,8 +200,7 @@ func (s *side) streams() error {
 // memory holds streams through a fresh instance of every contender.
 func (s *side) memory() error {
 	if len(s.plan.memorySteps) == 0 {
-		s.say("memory is not measured: the limit of open files, %d, leaves no room for streams", s.files)
-		return nil
+		return fmt.Errorf("cannot measure memory: the limit of open files, %d, leaves no room for streams", s.files)
 	}
 	s.bench.plan.memorySteps, s.bench.plan.memoryPerSecond, s.bench.plan.memorySettle = s.plan.memorySteps, s.plan.memoryPerSecond, s.plan.memorySettle
 	for round := 1; round <= s.plan.memoryRounds && !s.late(round, s.plan.memoryRounds); round++ {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Parts of the side-by-side that Config.Skip may name.
+// Parts of the side-by-side that Config.Skip may name; token streams have the first two and those below, too.
 const (
 	partStreams = "streams"
 	partMemory  = "memory"
@@ -14,6 +14,9 @@ const (
 	partOwner   = "owner"
 	partMixed   = "mixed"
 	partRoute   = "route"
+
+	partSyscalls = "syscalls"
+	partIdle     = "idle"
 )
 
 // promptCell is one prompt subject: a corpus at a length.
@@ -85,7 +88,7 @@ func fullSide(rounds, maxStreams int) sidePlan {
 		rounds: rounds,
 		streams: []scenario{
 			streamScenario(scenarioC1, 1, 2).inTurns(2), streamScenario(scenarioC16, 16, 3), streamScenario(scenarioC64, 64, 2),
-			ttftScenario(scenarioTTFTReused, 60, false), ttftScenario(scenarioTTFTNew, 60, true), shortScenario(2),
+			ttftScenario(scenarioTTFTReused, 60, false), ttftScenario(scenarioTTFTNew, 60, true), shortScenario(2).directly(),
 		},
 		corporaRounds: rounds, memoryRounds: min(rounds, 3), memoryPerSecond: 1000, memorySettle: 3 * time.Second,
 		ownerPairs: map[int]int{1: 6 * rounds, 16: 4 * rounds}, routeRounds: rounds,
@@ -102,7 +105,7 @@ func quickSide(rounds, maxStreams int) sidePlan {
 		rounds: rounds,
 		streams: []scenario{
 			streamScenario(scenarioC1, 1, 1).inTurns(2), streamScenario(scenarioC16, 16, 1), streamScenario(scenarioC64, 64, 1),
-			ttftScenario(scenarioTTFTReused, 40, false), shortScenario(1),
+			ttftScenario(scenarioTTFTReused, 40, false), shortScenario(1).directly(),
 		},
 		corporaRounds: rounds, memoryRounds: min(rounds, 3), memoryPerSecond: 1000, memorySettle: time.Second,
 		ownerPairs: map[int]int{1: 2 * rounds, 16: 2 * rounds}, routeRounds: rounds,

@@ -16,13 +16,8 @@ func (s *side) publish() error {
 	if s.cfg.Out == "" {
 		return nil
 	}
-	section := "side"
-	if s.cfg.Quick {
-		section += "-quick" // a smoke test must not replace a measurement
-	}
-	if len(s.cfg.Skip) > 0 {
-		section += "-part"
-	}
+	broken := slices.ContainsFunc(s.records.Parts, func(p PartRecord) bool { return p.Error != "" })
+	section := sectionOf("side", s.cfg.Quick, len(s.cfg.Skip) > 0 || broken)
 	if err := s.records.write(filepath.Join(s.cfg.Results, section+".jsonl")); err != nil {
 		return err
 	}
@@ -57,7 +52,8 @@ func sideReport(r Records) string {
 		p("| %s | %s | %s | %s |\n", c.Name, cell(c.Version), c.SetUp, state)
 	}
 	p("\nA rival's cell: its median, then ours / theirs as the median of the paired rounds (least .. greatest); where what is compared is not above 0 in every round, the difference. " +
-		"Better and worse: ours, at least 85 %% sure for the median over the rounds (order statistics; with 3 rounds 75 %%), otherwise not separable.\n")
+		"Better and worse: ours, at least 85 %% sure for the median over the rounds (order statistics; with 3 rounds 75 %%), otherwise not separable, as is every comparison with requests or streams that failed. " +
+		"Direct: the engines without a proxy, as it is, also where the others are what is added to it.\n")
 	for _, s := range subjects(r) {
 		p("\n%s", s.render())
 	}
@@ -68,12 +64,16 @@ func sideReport(r Records) string {
 // render makes the Markdown table of a subject.
 func (s Subject) render() string {
 	var w strings.Builder
-	head := append([]string{"figure", "ours"}, s.Rivals...)
+	head := append([]string{"figure", "ours", Direct}, s.Rivals...)
 	head = append(head, "bar")
 	rule := strings.Repeat("| --- ", len(head)) + "|"
 	_, _ = fmt.Fprintf(&w, "### %s\n\n%s\n\n| %s |\n%s\n", s.Title, s.About, strings.Join(head, " | "), rule)
 	for _, l := range s.Lines {
-		_, _ = fmt.Fprintf(&w, "| %s | %s | %s | %s |\n", l.What, l.Ours, strings.Join(l.Cells, " | "), l.Bar)
+		direct := l.Direct
+		if direct == "" {
+			direct = figureNotFormed
+		}
+		_, _ = fmt.Fprintf(&w, "| %s | %s | %s | %s | %s |\n", l.What, l.Ours, direct, strings.Join(l.Cells, " | "), l.Bar)
 	}
 	return w.String()
 }
@@ -119,8 +119,8 @@ func routeTable(r Records) string {
 		s := spreadOf(by[n])
 		bound, goal, v1, v2 := "-", "-", "shown", ""
 		if b, ok := routeBars[n]; ok {
-			bound, v1 = fmt.Sprintf("<= %g us", b.bound), string(judgeFew(s, b.bound))
-			goal, v2 = fmt.Sprintf("<= %g us", b.goal), string(judgeFew(s, b.goal))
+			bound, v1 = fmt.Sprintf("<= %g us", b.bound), string(judge(s, b.bound))
+			goal, v2 = fmt.Sprintf("<= %g us", b.goal), string(judge(s, b.goal))
 		}
 		_, _ = fmt.Fprintf(&w, "| %d | %.1f us | %.1f .. %.1f us | %s | %s | %s | %s |\n", n, s.Median, s.Min, s.Max, bound, v1, goal, v2)
 	}

@@ -3,6 +3,8 @@ package benchmarks
 import (
 	"math"
 	"slices"
+
+	"ramjet/benchmarks/lab"
 )
 
 // Quantiles of one run, in nanoseconds; all 0 when N is 0.
@@ -84,11 +86,16 @@ const (
 	NotMeasured  Verdict = "not measured"
 )
 
+// fewest is the least number of values that may decide anything.
+const fewest = lab.Fewest
+
 // judge compares a figure, of which less is better, with its bound.
 func judge(s Spread, bound float64) Verdict {
 	switch {
 	case s.N == 0:
 		return NotMeasured
+	case s.N < fewest:
+		return NotSeparable
 	case s.High <= bound:
 		return Met
 	case s.Low > bound:

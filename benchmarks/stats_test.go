@@ -74,6 +74,9 @@ func TestJudge(t *testing.T) {
 		{"one outlier does not matter", []float64{1, 1, 1.1, 1.1, 1.2, 1.2, 9}, Met},
 		{"all above", []float64{1.3, 1.3, 1.4, 1.4, 1.4, 1.5, 1.6}, NotMet},
 		{"around the bound", []float64{1, 1.1, 1.2, 1.24, 1.3, 1.4, 1.5}, NotSeparable},
+		{"two below", []float64{1, 1}, NotSeparable},
+		{"one above", []float64{2}, NotSeparable},
+		{"three below", []float64{1, 1, 1}, Met},
 		{"nothing", nil, NotMeasured},
 	}
 	for _, c := range cases {

@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Names of figures; with a scenario they identify a line and its bar.
@@ -36,10 +37,11 @@ type Subject struct {
 
 // Line is one figure of one load: ours, and what each rival did in the same rounds.
 type Line struct {
-	What  string
-	Ours  string
-	Cells []string // one a rival
-	Bar   string
+	What   string
+	Ours   string
+	Direct string   // the engines without a proxy, as they are; empty where there is no such figure
+	Cells  []string // one a rival
+	Bar    string
 }
 
 // measureOf is how a figure is read from a run.
@@ -51,12 +53,14 @@ type measureOf struct {
 	added bool
 	// more is better, as with a rate.
 	more bool
+	// proxied figures are those of a process between client and engine: the direct way has none.
+	proxied bool
 }
 
 var (
-	cpuToken   = measureOf{figure: figureCPUToken, unit: "us", value: perTokenMicros}
-	cpuRequest = measureOf{figure: figureCPURequest, unit: "us", value: perRequestMicros}
-	cpuPrompt  = measureOf{figure: figureCPUPrompt, unit: "us", value: perRequestMicros}
+	cpuToken   = measureOf{figure: figureCPUToken, unit: "us", value: perTokenMicros, proxied: true}
+	cpuRequest = measureOf{figure: figureCPURequest, unit: "us", value: perRequestMicros, proxied: true}
+	cpuPrompt  = measureOf{figure: figureCPUPrompt, unit: "us", value: perRequestMicros, proxied: true}
 	whole50    = measureOf{figure: figureWhole50, unit: "us", value: func(r RunRecord) float64 { return float64(r.Result.Whole.P50) / 1e3 }}
 	addTTFT50  = measureOf{figure: figureTTFT50, unit: "us", value: ttftP50, added: true}
 	addTTFT99  = measureOf{figure: figureTTFT99, unit: "us", value: ttftP99, added: true}
@@ -99,7 +103,7 @@ func subjects(r Records) []Subject {
 		table("Short answers", "32 connections ask for answers of two tokens as fast as they come.", []string{scenarioShort}, rate, cpuRequest),
 		memorySubject(r, rivals),
 		promptSubject(r, "Long prompts", r.Meta.Candidate+exactly+" has the engines' tokenizer, follows their events, and takes whatever time a prompt's token ids need (by default it gives up after 20 ms); "+
-			r.Meta.Candidate+approximates+" has neither tokenizer nor events. Cold: every prompt is new. Returning: a known conversation with a new message of 200 bytes at its end. "+
+			r.Meta.Candidate+approximates+" has neither tokenizer nor events. Cold: every prompt is new. Returning: a known conversation with two new messages of 100 bytes at its end. "+
 			"Answers have two tokens; the engines tokenize, keep a cache and publish its events.", namesOf(lengths, CorpusCold, CorpusTurns), cpuPrompt, whole50),
 		promptSubject(r, "Corpora", "hot64: 64 prompts; cold: all new; mixed90: nine of ten from the 64; short and long prefix: an eighth and seven eighths are the same in all; "+
 			"cjk: cold Chinese text.", namesOf(corpusSizes, corpora...), cpuPrompt),
@@ -144,21 +148,51 @@ func lineOf(r Records, scenario, own string, rivals []string, m measureOf) (Line
 	if m.figure == figureCPUPrompt {
 		l.Ours += decided(by[own])
 	}
-	if n, note := errorsOf(r, scenario, own); n > 0 {
+	failed, note := errorsOf(r, scenario, own)
+	if failed > 0 {
 		l.Ours += " (" + cell(note) + ")"
 	}
+	// What is added to a way that failed is no addition.
+	base, _ := errorsOf(r, scenario, Direct)
+	if l.Direct = m.directly(by[Direct]); l.Direct != "" && base > 0 {
+		l.Direct += fmt.Sprintf(" (%d requests failed)", base)
+	}
+	lame := failed > 0 || m.added && base > 0
 	for _, rival := range rivals {
 		theirs := m.values(by, rival)
-		text := m.compare(ours, theirs)
-		if n, _ := errorsOf(r, scenario, rival); n > 0 {
+		n, _ := errorsOf(r, scenario, rival)
+		text := m.compare(ours, theirs, lame || n > 0)
+		if n > 0 {
 			text += fmt.Sprintf(" (%d of its requests failed)", n)
 		}
 		l.Cells = append(l.Cells, text)
 	}
-	if b, ok := bars[[2]string{scenario, m.figure}]; ok {
-		l.Bar = b.text(m.unit) + ": " + string(b.judge(s, ratios(ours, m.values(by, Nginx))))
+	reference, _ := errorsOf(r, scenario, Nginx)
+	var asked []string
+	for _, b := range barsOf(scenario, m.figure, own) {
+		v := b.judge(s, ratios(ours, m.values(by, Nginx)))
+		switch {
+		case failed > 0:
+			v = NotMet
+		case m.added && base > 0, b.ofNginx && reference > 0:
+			v = NotSeparable
+		}
+		asked = append(asked, b.text(m.unit)+": "+string(v))
 	}
+	l.Bar = strings.Join(asked, "; ")
 	return l, true
+}
+
+// directly shows what the engines do without a proxy.
+func (m measureOf) directly(runs map[int]RunRecord) string {
+	if m.proxied || len(runs) == 0 {
+		return ""
+	}
+	var v []float64
+	for _, x := range runs {
+		v = append(v, m.value(x))
+	}
+	return m.show(spreadOf(v))
 }
 
 // decided says how our own prompts were routed, and how long keys and decision took.
@@ -180,17 +214,9 @@ func decided(runs map[int]RunRecord) string {
 // judge holds our own values, or the paired ratios to nginx, against the bar.
 func (b bar) judge(own Spread, toNginx []float64) Verdict {
 	if b.ofNginx {
-		return judgeFew(spreadOf(toNginx), b.most)
+		return judge(spreadOf(toNginx), b.most)
 	}
-	return judgeFew(own, b.most)
-}
-
-// judgeFew is judge, but too few rounds decide nothing.
-func judgeFew(s Spread, bound float64) Verdict {
-	if s.N > 0 && s.N < fewest {
-		return NotSeparable
-	}
-	return judge(s, bound)
+	return judge(own, b.most)
 }
 
 // values reads a target's figure by round; with added, only rounds that have a direct run.
@@ -213,16 +239,26 @@ func (m measureOf) values(by map[string]map[int]RunRecord, name string) map[int]
 func (m measureOf) show(s Spread) string { return number(s.Median) + " " + m.unit }
 
 // compare forms a rival's cell: its median, the paired ratio ours / theirs with least and greatest, and the verdict.
-// What a proxy adds may be nothing or less in the noise of a round; then the paired difference stands there.
-func (m measureOf) compare(ours, theirs map[int]float64) string {
+// What a proxy adds may be nothing or less in the noise of a round; then the paired difference stands there. Where
+// requests of either failed, nothing is separable: what was not done took no time.
+func (m measureOf) compare(ours, theirs map[int]float64, failed bool) string {
 	if len(theirs) == 0 {
 		return string(NotMeasured)
 	}
 	text := m.show(spreadOf(inOrder(theirs)))
+	if len(ours) == 0 {
+		return text
+	}
+	verdict := func(s Spread, even float64) Verdict {
+		if failed {
+			return NotSeparable
+		}
+		return separate(s, even, m.more)
+	}
 	pairs := ratios(ours, theirs)
 	if len(pairs) == common(ours, theirs) && len(pairs) > 0 {
 		s := spreadOf(pairs)
-		return fmt.Sprintf("%s: %.2f x (%.2f .. %.2f) %s", text, s.Median, s.Min, s.Max, separate(s, 1, m.more))
+		return fmt.Sprintf("%s: %.2f x (%.2f .. %.2f) %s", text, s.Median, s.Min, s.Max, verdict(s, 1))
 	}
 	var differences []float64
 	for round, v := range ours {
@@ -231,7 +267,7 @@ func (m measureOf) compare(ours, theirs map[int]float64) string {
 		}
 	}
 	s := spreadOf(differences)
-	return fmt.Sprintf("%s: %+.0f %s (%+.0f .. %+.0f) %s", text, s.Median, m.unit, s.Min, s.Max, separate(s, 0, m.more))
+	return fmt.Sprintf("%s: %+.0f %s (%+.0f .. %+.0f) %s", text, s.Median, m.unit, s.Min, s.Max, verdict(s, 0))
 }
 
 // ratios pairs by round; rounds in which either is not above 0 have no ratio.
@@ -261,9 +297,6 @@ func inOrder(by map[int]float64) []float64 {
 	slices.Sort(out)
 	return out
 }
-
-// fewest is the least number of pairs that may decide anything.
-const fewest = 3
 
 // separate says whether we are better than a rival: the whole interval for the median must lie on one side of even.
 func separate(s Spread, even float64, more bool) Verdict {

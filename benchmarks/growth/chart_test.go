@@ -3,6 +3,7 @@ package growth
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -101,8 +102,8 @@ func TestChartHasEveryPoint(t *testing.T) {
 
 func TestReportSaysWhatWasMeasured(t *testing.T) {
 	charts := []Chart{
-		{File: "a.svg", Title: "A", XTitle: "engines", YUnit: Seconds, Curves: []Curve{{Name: "fine", Bound: 1, Points: law(1e-6, 0.5, decades, 1, 1)}}},
-		{File: "b.svg", Title: "B", XTitle: "blocks", YUnit: Bytes, Curves: []Curve{{Name: "grows", Bound: 1, Points: law(1, 1.5, decades, 1)}}},
+		{File: "a.svg", Title: "A", XTitle: "engines", YUnit: Seconds, Curves: []Curve{{Name: "fine", Bound: 1, Points: law(1e-6, 0.5, decades, 1, 1, 1)}}},
+		{File: "b.svg", Title: "B", XTitle: "blocks", YUnit: Bytes, Curves: []Curve{{Name: "grows", Bound: 1, Points: law(1, 1.5, decades, 1, 1, 1)}}},
 	}
 	doc, ok := report(Meta{Command: "the command", Quick: true}, charts)
 	if ok {
@@ -118,5 +119,28 @@ func TestReportSaysWhatWasMeasured(t *testing.T) {
 	}
 	if _, ok := report(Meta{}, charts[:1]); !ok {
 		t.Error("bounds that are met are reported as not met")
+	}
+}
+
+// Two curves of one chart need not have been measured at the same sizes.
+func TestTableHasEveryCurvesSizes(t *testing.T) {
+	table := func(c Chart) string {
+		var w strings.Builder
+		c.table(func(format string, args ...any) { fmt.Fprintf(&w, format, args...) })
+		return w.String()
+	}
+	a := Curve{Name: "a", Points: law(1, 1, []float64{1, 10}, 1)}
+	same := Chart{XTitle: "size", Curves: []Curve{a, {Name: "b", Points: law(2, 1, []float64{1, 10}, 1)}}}
+	if got, want := table(same), "| size | a | b |\n| --- | --- | --- |\n| 1 | 1 (1 .. 1) | 2 (2 .. 2) |\n| 10 | 10 (10 .. 10) | 20 (20 .. 20) |\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	other := Chart{XTitle: "size", Curves: []Curve{a, {Name: "b", Points: law(2, 1, []float64{3}, 1)}, {Name: "c", Points: []Point{{X: 1, Y: []float64{0}}, {X: 10, Y: []float64{1}}}}}}
+	want := "| size | a | size | b | size | c |\n| --- | --- | --- | --- | --- | --- |\n" +
+		"| 1 | 1 (1 .. 1) | 3 | 6 (6 .. 6) | 1 | nothing above the noise |\n| 10 | 10 (10 .. 10) | - | - | 10 | 1 (1 .. 1) |\n"
+	if got := table(other); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got := table(Chart{XTitle: "size"}); got != "" {
+		t.Errorf("of no curve: %q", got)
 	}
 }

@@ -80,12 +80,15 @@ const (
 )
 
 // Judge compares an exponent with its bound: met if it is kept in every round, over all points and over the upper half.
+// Few rounds decide nothing.
 func (f Fit) Judge(bound float64) Verdict {
 	switch {
 	case bound == 0:
 		return Shown
 	case f.All.N == 0 || f.Tail.N == 0 || f.Decades < 1:
 		return NotMeasured
+	case f.All.N < lab.Fewest || f.Tail.N < lab.Fewest:
+		return NotSeparable
 	case f.All.Max <= bound && f.Tail.Max <= bound:
 		return Met
 	case f.All.Min > bound || f.Tail.Min > bound:

@@ -30,29 +30,31 @@ func TestFitOfKnownLaws(t *testing.T) {
 		verdict  Verdict
 		min, max float64 // of all
 	}{
-		{name: "constant", points: law(3, 0, decades, 1), decades: 4, bound: 1, verdict: Met},
+		{name: "constant", points: law(3, 0, decades, 1, 1, 1), decades: 4, bound: 1, verdict: Met},
 		{name: "linear", points: law(0.02, 1, decades, 1, 2, 0.5), all: 1, tail: 1, min: 1, max: 1, decades: 4, bound: 1.001, verdict: Met},
-		{name: "square", points: law(1e-9, 2, decades, 1), all: 2, tail: 2, min: 2, max: 2, decades: 4, bound: 1, verdict: NotMet},
+		{name: "square", points: law(1e-9, 2, decades, 1, 1, 1), all: 2, tail: 2, min: 2, max: 2, decades: 4, bound: 1, verdict: NotMet},
+		{name: "two rounds", points: law(1, 0.5, decades, 1, 1), all: 0.5, tail: 0.5, min: 0.5, max: 0.5, decades: 4, bound: 1, verdict: NotSeparable},
+		{name: "two rounds, above", points: law(1, 0.5, decades, 1, 1), all: 0.5, tail: 0.5, min: 0.5, max: 0.5, decades: 4, bound: 0.4, verdict: NotSeparable},
 		{name: "root, shown", points: law(1, 0.5, decades, 1, 1), all: 0.5, tail: 0.5, min: 0.5, max: 0.5, decades: 4, verdict: Shown},
-		{name: "sizes in no order", points: law(1, 0.5, []float64{100, 1, 10_000, 10, 1000}, 1), all: 0.5, tail: 0.5, min: 0.5, max: 0.5, decades: 4, bound: 1, verdict: Met},
+		{name: "sizes in no order", points: law(1, 0.5, []float64{100, 1, 10_000, 10, 1000}, 1, 2, 3), all: 0.5, tail: 0.5, min: 0.5, max: 0.5, decades: 4, bound: 1, verdict: Met},
 		{name: "half a decade", points: law(1, 0.5, []float64{1, 2, 3}, 1), all: 0.5, tail: 0.5, min: 0.5, max: 0.5, decades: math.Log10(3), bound: 1, verdict: NotMeasured},
 		{name: "nothing", verdict: NotMeasured, bound: 1},
 		{name: "nothing above the noise", points: []Point{{X: 1, Y: []float64{0}}, {X: 10, Y: []float64{-2}}}, decades: 1, bound: 1, verdict: NotMeasured},
 		{
 			// Flat at first, then in proportion to the square: seen in the upper half alone.
 			name:   "bends",
-			points: []Point{{X: 1, Y: []float64{1}}, {X: 10, Y: []float64{1}}, {X: 100, Y: []float64{1}}, {X: 1000, Y: []float64{1}}, {X: 10_000, Y: []float64{100}}},
+			points: []Point{{X: 1, Y: []float64{1, 1, 1}}, {X: 10, Y: []float64{1, 1, 1}}, {X: 100, Y: []float64{1, 1, 1}}, {X: 1000, Y: []float64{1, 1, 1}}, {X: 10_000, Y: []float64{100, 100, 100}}},
 			all:    0.4, min: 0.4, max: 0.4, tail: 1, decades: 4, bound: 0.9, verdict: NotMet,
 		},
 		{
 			name:   "rounds on both sides",
-			points: []Point{{X: 1, Y: []float64{1, 1}}, {X: 10, Y: []float64{math.Pow(10, 0.5), math.Pow(10, 1.5)}}, {X: 100, Y: []float64{10, 1000}}},
+			points: []Point{{X: 1, Y: []float64{1, 1, 1}}, {X: 10, Y: []float64{math.Pow(10, 0.5), 10, math.Pow(10, 1.5)}}, {X: 100, Y: []float64{10, 100, 1000}}},
 			all:    1, min: 0.5, max: 1.5, tail: 1, decades: 2, bound: 1, verdict: NotSeparable,
 		},
 		{
 			// The first size of the second round shows nothing: its other sizes are fitted.
 			name:   "a hole",
-			points: []Point{{X: 1, Y: []float64{1, -1}}, {X: 10, Y: []float64{10, 10}}, {X: 100, Y: []float64{100, 100}}},
+			points: []Point{{X: 1, Y: []float64{1, -1, 1}}, {X: 10, Y: []float64{10, 10, 10}}, {X: 100, Y: []float64{100, 100, 100}}},
 			all:    1, min: 1, max: 1, tail: 1, decades: 2, bound: 1.001, verdict: Met,
 		},
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"ramjet/benchmarks/lab"
@@ -19,11 +20,12 @@ type Meta struct {
 	lab.Machine
 }
 
-// publish prints the report and, if the whole was measured, saves it with its curves and raw figures.
+// publish prints the report and, if the whole was measured, saves it with its curves and raw figures. A smoke test must not
+// replace a measurement.
 func (r *runner) publish(m Meta) (ok bool, err error) {
 	doc, ok := report(m, r.charts)
 	r.say("\n%s", doc)
-	if r.cfg.Out == "" || len(r.cfg.Only) > 0 {
+	if r.cfg.Out == "" || r.cfg.Quick || len(r.cfg.Only) > 0 {
 		return ok, nil
 	}
 	dir := filepath.Dir(r.cfg.Out)
@@ -59,7 +61,7 @@ func report(m Meta, charts []Chart) (doc string, ok bool) {
 	p("| | |\n| --- | --- |\n| command | `%s` |\n%s", m.Command, m.Rows())
 	p("| method | %d rounds (streams: %d), sizes in random order in each (seed %d); least squares of the logarithms, round by round: median (least .. greatest) |\n\n", m.Rounds, m.Streams, m.Seed)
 	p("## Exponents\n\nA cost that grows in proportion has exponent 1, one that does not grow has 0. The upper half is a fit of the larger half of the sizes alone, at least three, since a curve that begins flat may bend later. " +
-		"A bound is met where every round keeps it in both fits, not met where no round of one of them does, else not separable.\n\n")
+		"A bound is met where every round keeps it in both fits, not met where no round of one of them does, else, and with fewer than three rounds, not separable.\n\n")
 	p("| cost | over | sizes | exponent | upper half | bound | verdict |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	ok = true
 	for _, c := range charts {
@@ -84,26 +86,55 @@ func report(m Meta, charts []Chart) (doc string, ok bool) {
 	return w.String(), ok
 }
 
-// table has a row for each size.
+// table has a row for each size. Where the curves were measured at different sizes, each has a column of its own for them.
 func (c Chart) table(p func(string, ...any)) {
-	p("| %s |", c.XTitle)
-	for _, k := range c.Curves {
-		p(" %s |", k.Name)
+	own := !c.sameSizes()
+	columns := 0
+	for i, k := range c.Curves {
+		if i == 0 || own {
+			p("| %s ", c.XTitle)
+			columns++
+		}
+		p("| %s ", k.Name)
+		columns++
 	}
-	p("\n| --- |%s\n", strings.Repeat(" --- |", len(c.Curves)))
-	if len(c.Curves) == 0 {
+	if columns == 0 {
 		return
 	}
-	for i, q := range c.Curves[0].Points {
-		p("| %s |", c.XUnit.format(q.X, 3))
-		for _, k := range c.Curves {
-			s := lab.SpreadOf(k.Points[i].Y)
-			if s.Max <= 0 {
-				p(" nothing above the noise |")
-				continue
-			}
-			p(" %s (%s .. %s) |", c.YUnit.format(s.Median, 3), c.YUnit.format(s.Min, 3), c.YUnit.format(s.Max, 3))
-		}
-		p("\n")
+	p("|\n|%s\n", strings.Repeat(" --- |", columns))
+	rows := 0
+	for _, k := range c.Curves {
+		rows = max(rows, len(k.Points))
 	}
+	for row := range rows {
+		for i, k := range c.Curves {
+			size, cost := "-", "-"
+			if row < len(k.Points) {
+				size, cost = c.XUnit.format(k.Points[row].X, 3), c.cost(k.Points[row])
+			}
+			if i == 0 || own {
+				p("| %s ", size)
+			}
+			p("| %s ", cost)
+		}
+		p("|\n")
+	}
+}
+
+// sameSizes says whether the sizes of the first curve are those of all.
+func (c Chart) sameSizes() bool {
+	for _, k := range c.Curves {
+		if !slices.EqualFunc(k.Points, c.Curves[0].Points, func(a, b Point) bool { return a.X == b.X }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c Chart) cost(q Point) string {
+	s := lab.SpreadOf(q.Y)
+	if s.Max <= 0 {
+		return "nothing above the noise"
+	}
+	return fmt.Sprintf("%s (%s .. %s)", c.YUnit.format(s.Median, 3), c.YUnit.format(s.Min, 3), c.YUnit.format(s.Max, 3))
 }

@@ -18,13 +18,13 @@ import (
 type Config struct {
 	// Binary is the built ramjet, for prompts and streams.
 	Binary string
-	// Quick measures fewer and smaller sizes, in less than three minutes.
+	// Quick measures fewer and smaller sizes, in less than three minutes, and saves nothing.
 	Quick bool
 	// Rounds is 5 if 0 (3 if Quick).
 	Rounds int
 	// Only names the subjects to measure: prompts, engines, index, streams, events; empty = all. A part is not saved.
 	Only []string
-	// Out is the Markdown file to write (empty: none). Curves go to the folder growth/ beside it, raw figures to results/.
+	// Out is the Markdown file to write (empty: none; not with Quick). Curves go to the folder growth/ beside it, raw figures to results/.
 	Out     string
 	Seed    uint64
 	Command string

@@ -59,3 +59,22 @@ func TestEverySubject(t *testing.T) {
 		}
 	}
 }
+
+// Neither a smoke test nor a part may take a measurement's place.
+func TestOnlyTheWholeIsSaved(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg   Config
+		saved bool
+	}{"whole": {Config{}, true}, "quick": {Config{Quick: true}, false}, "a part": {Config{Only: []string{"engines"}}, false}} {
+		dir := t.TempDir()
+		c.cfg.Out, c.cfg.Log = filepath.Join(dir, "GROWTH.md"), t.Output()
+		r := runner{cfg: c.cfg, charts: []Chart{{File: "a.svg"}}}
+		if _, err := r.publish(Meta{}); err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(dir)
+		if err != nil || (len(files) > 0) != c.saved {
+			t.Errorf("%s: saved %v, %v", name, files, err)
+		}
+	}
+}

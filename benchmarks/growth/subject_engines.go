@@ -48,7 +48,7 @@ func (r *runner) engines() error {
 	r.add(Chart{
 		File: "engines.svg", Title: "A decision, by the number of engines", XTitle: "engines", YTitle: "time of one decision", YUnit: Seconds,
 		Text: "One `route.Pick` with its booking and release, for a prompt of 100,000 tokens in blocks of 16; index and memory are asked. " +
-			"One Ramjet takes 64 engines and refuses a configuration of more (`config`), so the curve ends there.",
+			"One Ramjet takes 64 engines and refuses a configuration of more (`config`), so the curve ends there." + quartile,
 		Curves: []Curve{warm, cold},
 	})
 	return nil

@@ -35,7 +35,7 @@ func (r *runner) events() error {
 			done := make(chan feedFigures, 1)
 			var stop atomic.Bool
 			go func() { done <- f.run(r.plan.rates[i], &stop) }()
-			t, err := each(r.plan.window, func(int) error { return h.pick(q) })
+			t, err := mean(r.plan.window, func(int) error { return h.pick(q) })
 			stop.Store(true)
 			fed := <-done
 			if err != nil {
@@ -55,7 +55,7 @@ func (r *runner) events() error {
 	r.add(Chart{
 		File: "events.svg", Per: true, Title: "Decision and feed, by the rate of cache events", XTitle: "block operations a second, stores and removals", YTitle: "time", YUnit: Seconds,
 		Text: "One engine's feed stores (128 blocks at once) and removes (one by one) while decisions about a prompt of 100,000 tokens, warm on two other engines, are made without a pause. " +
-			"Rates are those that were reached; up to 1 M a second were asked for. Decoding the events is not part of it.",
+			"Both times are those of the whole window over what was done in it: the feed works in bursts, and the calm between them is not what is asked. Rates are those that were reached; up to 1 M a second were asked for. Decoding the events is not part of it.",
 		Curves: []Curve{pick, op},
 	})
 	return nil

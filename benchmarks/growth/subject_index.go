@@ -49,7 +49,7 @@ func (r *runner) indexSize() error {
 	r.add(Chart{
 		File: "index-decision.svg", Title: "A decision, by the size of the index", XTitle: "blocks in the index", YTitle: "time of one decision", YUnit: Seconds,
 		Text: text + "One `route.Pick` with its booking and release, for up to 512 of these sessions in turn, and for as many that nobody holds; " +
-			"the approximate memory is empty.",
+			"the approximate memory is empty." + quartile,
 		Curves: []Curve{hit, miss},
 	}, Chart{
 		File: "index-write.svg", Per: true, Title: "A write, by the size of the index", XTitle: "blocks in the index at the end", YTitle: "time per block", YUnit: Seconds,

@@ -143,11 +143,11 @@ func TestReport(t *testing.T) {
 	add := func(way string, tokens, atOnce, round int, first, api float64) {
 		visits = append(visits, Visit{Way: way, Wanted: tokens, AtOnce: atOnce, Round: round, Prompt: float64(tokens) + 7, First: []float64{first}, Seconds: 2, Requests: 6, API: api})
 	}
-	for round := 1; round <= 2; round++ {
+	for round := 1; round <= 3; round++ {
 		for _, tokens := range []int{4_000, 93_000} {
 			add(Direct, tokens, 1, round, 0.100, 0.200)
 			add(Asking, tokens, 1, round, 0.200, 0.400)
-			add(Ramjet, tokens, 1, round, 0.040, 0.060*float64(round)) // CPU 0.3 and 0.6 of direct
+			add(Ramjet, tokens, 1, round, 0.040, 0.030*float64(round+1)) // CPU 0.3 to 0.6 of direct
 		}
 	}
 	doc, ok := report(Meta{Command: "the command", VLLM: "0.32.0"}, visits)

@@ -124,7 +124,7 @@ func report(m Meta, visits []Visit) (doc string, ok bool) {
 	p("| ways | direct; asking: a router that posts every chat to /tokenize, reads the ids and then passes it on; ramjet: `%s` |\n", m.Flags)
 	p("| method | a conversation in the engine's cache comes back with one new short message, answered by one token; %d rounds, ways in random order in each (seed %d), %d requests a visit for each at once; "+
 		"every request's conversation was cached, and every one through Ramjet was sent with its ids |\n\n", m.Rounds, m.Seed, perVisit)
-	p("Figures are medians over the rounds, ratios medians of the rounds' own ratios (least .. greatest). The model computes next to nothing, so this is what the engine's API process and the way to it take; a large model's own time comes on top of all three ways.\n")
+	p("Figures are medians over the rounds, ratios medians of the rounds' own ratios (least .. greatest). A bound is met, or not, where every round is on that side, of three at least. The model computes next to nothing, so this is what the engine's API process and the way to it take; a large model's own time comes on top of all three ways.\n")
 	ok = true
 	for _, f := range figures {
 		p("\n## %s\n\n| tokens | at once | direct | asking | ramjet | ramjet / direct | ramjet / asking | bound | verdict |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n", f.title)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +17,8 @@ func TestSpread(t *testing.T) {
 		said   string
 	}{
 		{nil, Spread{}, 1, NotMeasured},
-		{[]float64{2}, Spread{N: 1, Median: 2, Min: 2, Max: 2}, 1, NotMet},
+		{[]float64{2}, Spread{N: 1, Median: 2, Min: 2, Max: 2}, 1, NotSeparable},
+		{[]float64{2, 2, 2}, Spread{N: 3, Median: 2, Min: 2, Max: 2}, 1, NotMet},
 		{[]float64{3, 1, 2}, Spread{N: 3, Median: 2, Min: 1, Max: 3}, 3, Met},
 		{[]float64{4, 1, 3, 2}, Spread{N: 4, Median: 2.5, Min: 1, Max: 4}, 2, NotSeparable},
 	} {
@@ -112,5 +114,49 @@ func TestSaveMakesTheFolder(t *testing.T) {
 	}
 	if b, err := os.ReadFile(name); err != nil || string(b) != "x" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// Reports that a program has just written are no change of what is measured; a new source file is one.
+func TestCommit(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is missing")
+	}
+	dir := t.TempDir()
+	git := func(args ...string) {
+		cmd := exec.Command("git", append([]string{"-c", "user.name=x", "-c", "user.email=x@x", "-c", "commit.gpgsign=false"}, args...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	put := func(name, text string) {
+		if err := Save(filepath.Join(dir, name), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := Commit(t.Context(), dir); got != "none" {
+		t.Errorf("outside of a repository: %q", got)
+	}
+	put(".gitignore", "/ignored\n")
+	put("benchmarks/RESULTS.md", "1")
+	put("code.go", "1")
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-q", "-m", "x")
+	git("config", "status.showUntrackedFiles", "no")
+	for _, name := range []string{"benchmarks/RESULTS.md", "benchmarks/HANDOFF.md", "benchmarks/results/x.jsonl", "benchmarks/growth/x.svg", "ignored"} {
+		put(name, "2")
+	}
+	clean := Commit(t.Context(), filepath.Join(dir, "benchmarks"))
+	if len(clean) != 12 {
+		t.Errorf("after reports were written: %q", clean)
+	}
+	for _, name := range []string{"new.go", "code.go", "benchmarks/new.go"} {
+		put(name, "2")
+		if got := Commit(t.Context(), filepath.Join(dir, "benchmarks")); got != clean+"+changes" {
+			t.Errorf("with %s changed or new: %q", name, got)
+		}
+		git("stash", "-q", "--include-untracked", "--", name)
 	}
 }

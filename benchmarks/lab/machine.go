@@ -28,7 +28,7 @@ type Machine struct {
 
 // Describe looks at the machine, the working folder's commit and the ramjet binary; Finish follows at the end.
 func Describe(ctx context.Context, binary string) Machine {
-	m := Machine{Version: "unknown", Commit: Commit(ctx), Start: time.Now().UTC(), CPU: CPUModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), LoadStart: LoadAverage()}
+	m := Machine{Version: "unknown", Commit: Commit(ctx, "."), Start: time.Now().UTC(), CPU: CPUModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), LoadStart: LoadAverage()}
 	if out, err := exec.CommandContext(ctx, binary, "version").Output(); err == nil {
 		m.Version, _, _ = strings.Cut(strings.TrimSpace(string(out)), "\n")
 	}
@@ -62,17 +62,24 @@ func CPUModel() string {
 	return runtime.GOARCH
 }
 
-// Commit names the commit of the working folder, with "+changes" when files differ from it.
-func Commit(ctx context.Context) string {
+// reports are what the programs that measure write themselves, as git's patterns.
+var reports = []string{":(top,exclude)benchmarks/*.md", ":(top,exclude)benchmarks/results", ":(top,exclude)benchmarks/growth/*.svg"}
+
+// Commit names the commit of the repository that dir is in, with "+changes" when its files differ from it or are new to
+// it. Reports do not count: the first of several programs would change the commit of all others.
+func Commit(ctx context.Context, dir string) string {
 	git := func(args ...string) (string, bool) {
-		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = dir
+		out, err := cmd.Output()
 		return strings.TrimSpace(string(out)), err == nil
 	}
 	id, ok := git("rev-parse", "--short=12", "HEAD")
 	if !ok {
 		return "none"
 	}
-	if changed, ok := git("status", "--porcelain", "--untracked-files=no"); ok && changed != "" {
+	// Someone's own settings may hide new files.
+	if changed, ok := git(append([]string{"status", "--porcelain", "--untracked-files=normal", "--", ":/"}, reports...)...); ok && changed != "" {
 		id += "+changes"
 	}
 	return id

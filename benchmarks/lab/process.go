@@ -43,8 +43,7 @@ func Start(dir, name string, argv ...string) (*Process, error) {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
+	if err := StartChild(p.cmd); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", filepath.Base(argv[0]), err)
 	}
 	go func() {

@@ -33,11 +33,17 @@ const (
 	NotMeasured  = "not measured"
 )
 
-// Against compares a figure, of which less is better, with its bound: met or not met where every round is on one side.
+// Fewest is the least number of values that may decide anything.
+const Fewest = 3
+
+// Against compares a figure, of which less is better, with its bound: met or not met where every round is on one side, of
+// Fewest at least.
 func (s Spread) Against(bound float64) string {
 	switch {
 	case s.N == 0:
 		return NotMeasured
+	case s.N < Fewest:
+		return NotSeparable
 	case s.Max <= bound:
 		return Met
 	case s.Min > bound:

@@ -39,7 +39,7 @@ func run(args []string) error {
 	fs := flag.NewFlagSet("growthbench", flag.ContinueOnError)
 	cfg := growth.Config{Log: os.Stdout}
 	fs.StringVar(&cfg.Binary, "binary", "./ramjet", "built ramjet to measure")
-	fs.BoolVar(&cfg.Quick, "quick", false, "fewer and smaller sizes, in less than three minutes")
+	fs.BoolVar(&cfg.Quick, "quick", false, "fewer and smaller sizes, in less than three minutes, and save nothing")
 	fs.IntVar(&cfg.Rounds, "rounds", 0, "rounds (default 5, of streams 3; with -quick 3 and 1)")
 	only := fs.String("only", "", "measure only prompts,engines,index,streams,events, and save nothing")
 	fs.StringVar(&cfg.Out, "out", "", "Markdown file to write; curves go to growth/ and raw figures to results/ beside it")

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"runtime"
 	"strings"
 
+	"ramjet/benchmarks"
+	"ramjet/benchmarks/lab"
 	"ramjet/benchmarks/policy"
 )
 
@@ -34,7 +37,7 @@ func run(args []string) error {
 	fs.IntVar(&cfg.Seeds, "seeds", 3, "runs of each line; the median counts")
 	fs.IntVar(&cfg.First, "first", 1, "the first seed")
 	fs.BoolVar(&cfg.Short, "quick", false, "smoke test: one seed, shortened traces")
-	out := fs.String("out", "", "file for the report, beside standard output; not with -quick")
+	out := fs.String("out", "", "file for the report, beside standard output; not with -quick, or fewer than three seeds")
 	strict := fs.Bool("strict", false, "exit 1 if a bound is not met")
 	verbose := fs.Bool("v", false, "tell of each run on standard error")
 	if err := fs.Parse(args); err != nil {
@@ -51,17 +54,20 @@ func run(args []string) error {
 	}
 	// One run is one goroutine and its feeds; a second processor would only hand them to and fro.
 	runtime.GOMAXPROCS(1)
-	cfg.Command = strings.TrimSpace("go run ./benchmarks/cmd/policybench " + strings.Join(args, " "))
+	cfg.Command = benchmarks.CommandLine("go run ./benchmarks/cmd/policybench", args)
+	m := lab.Describe(context.Background(), "")
 	var text strings.Builder
 	cfg.Out = io.MultiWriter(os.Stdout, &text)
 	ok, err := policy.Run(cfg)
 	if err != nil {
 		return err
 	}
-	if *out != "" && !cfg.Short {
-		head := "# The decision, on traces\n\nWritten by the command below. What is real in it and what is modelled: package benchmarks/policy.\n\n"
-		if err := os.WriteFile(*out, []byte(head+text.String()), 0o644); err != nil {
-			return fmt.Errorf("cannot write the report: %w", err)
+	if *out != "" && cfg.Judged() {
+		m.Finish()
+		head := "# The decision, on traces\n\nWritten by the command below. What is real in it and what is modelled: package benchmarks/policy.\n\n" +
+			"| | |\n| --- | --- |\n" + m.Rows() + "\n"
+		if err := lab.Save(*out, head+text.String()); err != nil {
+			return err
 		}
 	}
 	if !ok && *strict {
