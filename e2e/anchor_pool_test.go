@@ -50,7 +50,7 @@ func TestAnchorKeepAliveEdge(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	rig.NeverMoved(t, r, a, b)
+	rig.NeverBlamed(t, r, a, b)
 }
 
 // TestAnchorSessionTurns: with the session policy all later turns of a session

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -378,12 +377,7 @@ func (e *evening) watch(t *testing.T) {
 	e.write(t, "hurried.yml", rules)
 	e.write(t, "prometheus.yml", fmt.Sprintf("global: {scrape_interval: 300ms, scrape_timeout: 300ms, evaluation_interval: 300ms}\nrule_files: [hurried.yml]\n"+
 		"scrape_configs:\n  - {job_name: ramjet, static_configs: [{targets: [%q]}]}\n", e.admin()))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := rig.KeptAddr(e.t)
 	e.start(t, filepath.Join(strings.TrimSpace(folder), "prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path="+filepath.Join(e.home, "prometheus"),
 		"--web.listen-address="+address, "--log.level=warn")
 	e.prometheus = "http://" + address

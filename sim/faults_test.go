@@ -322,7 +322,7 @@ func TestDieClosesEverythingUntilRestart(t *testing.T) {
 	t.Parallel()
 	o := fast()
 	o.Control = "127.0.0.1:0"
-	s := start(t, o)
+	s := startKept(t, o)
 	idle := dial(t, s.Addr())
 	if a := exchange(t, idle, get("/health")); a.status != 200 {
 		t.Fatal(a.status)
@@ -372,7 +372,7 @@ func TestDieEndsServeIfAsked(t *testing.T) {
 
 func TestRefuseClosesThePortForAWhile(t *testing.T) {
 	t.Parallel()
-	s := start(t, fast())
+	s := startKept(t, fast())
 	c := dial(t, s.Addr())
 	r := bufio.NewReader(c)
 	if _, err := io.WriteString(c, post("/v1/completions", `{"prompt":"x","stream":true,"max_tokens":6000}`, "Connection: close\r\n")); err != nil {
@@ -381,7 +381,7 @@ func TestRefuseClosesThePortForAWhile(t *testing.T) {
 	if _, err := http.ReadResponse(r, nil); err != nil {
 		t.Fatal(err)
 	}
-	arm(t, s, `{"kind":"refuse","seconds":0.2}`)
+	arm(t, s, `{"kind":"refuse","seconds":3}`)
 	eventually(t, "refusal", func() bool { return refused(s) })
 	body, err := io.ReadAll(c)
 	if err != nil && !isTimeout(err) || !strings.Contains(string(body), "data: ") {
@@ -392,7 +392,7 @@ func TestRefuseClosesThePortForAWhile(t *testing.T) {
 
 func TestRestartBeginsAnew(t *testing.T) {
 	t.Parallel()
-	s := start(t, fast())
+	s := startKept(t, fast())
 	prompt := `{"prompt":"` + strings.Repeat("word ", 200) + `","max_tokens":2}`
 	cached := func() int {
 		var v struct {
@@ -412,7 +412,7 @@ func TestRestartBeginsAnew(t *testing.T) {
 	if a, b := cached(), cached(); a != 0 || b == 0 {
 		t.Fatalf("cached %d, then %d", a, b)
 	}
-	call(t, s, post("/sim/restart", `{"seconds":0.05}`))
+	call(t, s, post("/sim/restart", `{"seconds":3}`))
 	eventually(t, "refusal", func() bool { return refused(s) })
 	eventually(t, "the port opens again", func() bool { return !refused(s) })
 	if s.started.Load() == started {
@@ -435,8 +435,8 @@ func TestRestartBeginsAnew(t *testing.T) {
 func TestStartDelayRefuses(t *testing.T) {
 	t.Parallel()
 	o := fast()
-	o.StartDelay = 100 * time.Millisecond
-	s := start(t, o)
+	o.StartDelay = 3 * time.Second
+	s := startKept(t, o)
 	if !refused(s) {
 		t.Error("the port is open at once")
 	}

@@ -69,7 +69,7 @@ func (c *command) do(path, body string, v any) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Timeout: waitLimit}).Do(req)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,10 @@ func ask(t *testing.T, s *Server, ids []uint32, output int, more string, headers
 // reports as cached: after forks, evictions (by need and by /sim/evict), a reset and a restart.
 func TestServerEventsPredictUsage(t *testing.T) {
 	t.Parallel()
-	s := eventServer(t, func(o *ServerOptions) { o.Core.KVBlocks = 64 })
+	s := eventServer(t, func(o *ServerOptions) {
+		o.Core.KVBlocks, o.Listen = 64, keptAddr(t)
+		o.Events.Endpoint, o.Events.Replay = "tcp://"+keptAddr(t), "tcp://"+keptAddr(t)
+	})
 	v, random := newView(), rand.New(rand.NewPCG(1, 2))
 	history := [][]uint32{promptOf(0, 60)}
 	hits := 0
@@ -183,7 +186,10 @@ func TestServerEventsPredictUsage(t *testing.T) {
 func TestRestartBeginsTheSequence(t *testing.T) {
 	t.Parallel()
 	for _, fixed := range []bool{false, true} {
-		s := eventServer(t, func(o *ServerOptions) { o.Core.FixedHashes = fixed })
+		s := eventServer(t, func(o *ServerOptions) {
+			o.Core.FixedHashes, o.Listen = fixed, keptAddr(t)
+			o.Events.Endpoint, o.Events.Replay = "tcp://"+keptAddr(t), "tcp://"+keptAddr(t)
+		})
 		live, replay := s.EventsAddr()
 		first := func() uint64 {
 			ask(t, s, promptOf(1, 40), 1, "")
@@ -193,7 +199,7 @@ func TestRestartBeginsTheSequence(t *testing.T) {
 		if ask(t, s, promptOf(2, 40), 1, ""); s.State().EventSeq != 2 || sent(t, s)[0].seq != 0 {
 			t.Errorf("sequence %d", s.State().EventSeq)
 		}
-		s.Restart(50 * time.Millisecond)
+		s.Restart(3 * time.Second)
 		if _, err := net.DialTimeout("tcp", live, time.Second); err == nil {
 			t.Error("the event port is open while the engine is away")
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -79,9 +80,9 @@ const anyHost = "tcp://*:"
 // the engine ended in another way than by the test's doing.
 func newSim(t testing.TB, name string, events bool, flags ...string) *sim {
 	t.Helper()
-	s := &sim{name: name, path: binary(t, false), addr: "127.0.0.1:0", flags: append([]string{"--model=m", "--seed=" + textSeed}, flags...)}
+	s := &sim{name: name, path: binary(t, false), addr: keptAddr(t), flags: append([]string{"--model=m", "--seed=" + textSeed}, flags...)}
 	if events {
-		s.live, s.past = anyHost+"0", anyHost+"0"
+		s.live, s.past = anyHost+port(keptAddr(t)), anyHost+port(keptAddr(t))
 	}
 	if err := s.start(); err != nil {
 		t.Fatalf("cannot start engine %s: %v", name, err)
@@ -93,6 +94,43 @@ func newSim(t testing.TB, name string, events bool, flags ...string) *sim {
 		}
 	})
 	return s
+}
+
+func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
+
+// keptAddr is an address of this machine for a process that is still to come, or
+// that will end and come back: nobody else is given its port until the test ends.
+// A socket that is bound there and does not listen hinders no listener that, as
+// Go's do, sets SO_REUSEADDR too. Only Linux allows that: elsewhere the port is
+// free in between.
+func keptAddr(t testing.TB) string {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := func() { _ = syscall.Close(fd) }
+	if runtime.GOOS == "linux" {
+		t.Cleanup(free)
+	} else {
+		defer free()
+	}
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
 
 // start begins the process and waits until it listens. A second call while it
@@ -135,7 +173,7 @@ func (s *sim) start() error {
 		}
 		*w.to = value
 		if w.host {
-			*w.to = anyHost + value[strings.LastIndex(value, ":")+1:]
+			*w.to = anyHost + port(value)
 		}
 	}
 	done := make(chan struct{})

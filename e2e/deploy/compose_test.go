@@ -3,7 +3,6 @@ package deploy
 import (
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -262,22 +261,21 @@ func TestSimsComposeServes(t *testing.T) {
 	}
 	config = strings.ReplaceAll(config, "path: /model", "path: "+model)
 	for _, name := range []string{"sim-a", "sim-b"} {
-		port := freePort(t)
 		var args []string
 		for _, arg := range f.Services[name].Command {
-			arg = strings.Replace(arg, "--listen=0.0.0.0:8000", "--listen=127.0.0.1:"+port, 1)
-			arg = strings.Replace(arg, "tcp://*:5557", "tcp://127.0.0.1:"+freePort(t), 1)
-			args = append(args, strings.Replace(arg, "tcp://*:5558", "tcp://127.0.0.1:"+freePort(t), 1))
+			arg = strings.Replace(arg, "--listen=0.0.0.0:8000", "--listen=127.0.0.1:0", 1)
+			arg = strings.Replace(arg, "tcp://*:5557", "tcp://127.0.0.1:0", 1)
+			args = append(args, strings.Replace(arg, "tcp://*:5558", "tcp://127.0.0.1:0", 1))
 		}
 		p := launch(t, name, exec.Command(binary(t, ""), args...))
 		eventually(t, name, func() error {
-			if !simSockets.MatchString(p.said()) {
+			api, sockets := simAPI.FindStringSubmatch(p.said()), simSockets.FindStringSubmatch(p.said())
+			if api == nil || sockets == nil {
 				return fmt.Errorf("it said %q", p.said())
 			}
+			config = strings.Replace(config, `"http://`+name+`:8000"`, fmt.Sprintf("%q, events: %q, replay: %q", api[1], sockets[1], sockets[2]), 1)
 			return nil
 		})
-		sockets := simSockets.FindStringSubmatch(p.said())
-		config = strings.Replace(config, `"http://`+name+`:8000"`, fmt.Sprintf(`"http://127.0.0.1:%s", events: %q, replay: %q`, port, sockets[1], sockets[2]), 1)
 	}
 	file := filepath.Join(t.TempDir(), "ramjet.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -294,20 +292,6 @@ func TestSimsComposeServes(t *testing.T) {
 	if status != 200 || !strings.Contains(answer, `"choices"`) {
 		t.Errorf("a chat was answered %d %s", status, answer)
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // TestDockerAcceptsCompose asks docker compose itself, where there is one.

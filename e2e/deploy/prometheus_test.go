@@ -3,7 +3,6 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,12 +64,7 @@ func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 		p.names[target] = name
 	}
 	config := write("prometheus.yml", b.String())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := keptAddr(t)
 	launch(t, "prometheus", exec.Command(filepath.Join(prometheusTools(t), "prometheus"), "--config.file="+config,
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn"))
 	p.url = "http://" + address

@@ -105,10 +105,10 @@ func TestB7Row13Keys(t *testing.T) {
 			t.Errorf("a key is in %s", path)
 		}
 	}
+	r.OneLineEach() // so that the log has all lines
 	if strings.Contains(r.Out.String(), "canary") {
 		t.Error("a key or a prompt is in the log")
 	}
-	r.OneLineEach()
 }
 
 // TestB7Row14HostileText: ids, agents and model names that try to break a line,
@@ -150,6 +150,7 @@ func TestB7Row14HostileText(t *testing.T) {
 
 func hostileTraces(t *testing.T, r *rig.Ramjet, series int) {
 	t.Helper()
+	r.OneLineEach()  // so that the log has all lines
 	m := r.Metrics() // fails on a page that cannot be read
 	if n := len(m.Samples) - series; n > 60 {
 		t.Errorf("%d new series", n)

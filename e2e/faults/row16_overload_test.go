@@ -86,14 +86,14 @@ func TestB7Row16ConnectionLimit(t *testing.T) {
 
 // queueing is how long a request may take from its client into the queue, which
 // nobody outside can see.
-const queueing = time.Second
+const queueing = 4 * time.Second
 
 // TestB7Row17Overload: one engine that takes two at once, two more may wait, the
 // rest is told so at once; one that waits and leaves frees its place.
 func TestB7Row17Overload(t *testing.T) {
 	t.Parallel()
 	a := rig.NewEngine(t, "a")
-	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=" + a.URL() + ",in_flight=2"}, NotReady: true, Flags: []string{"--limits.queue=2", "--limits.queue-wait=20s"}})
+	r := rig.StartWith(t, rig.Setup{URLs: []string{"a=" + a.URL() + ",in_flight=2"}, NotReady: true, Flags: []string{"--limits.queue=2", "--limits.queue-wait=60s"}})
 	r.Setup.Engines = []*rig.Engine{a}
 	r.Setup.URLs = nil
 	r.AwaitReady()

@@ -13,7 +13,7 @@ import (
 func TestB7Row31EngineRestart(t *testing.T) {
 	t.Parallel()
 	sims := rig.Pair(t)
-	r := rig.InFrontOf(t, sims, "exact", "--health.interval=100ms", "--health.successes=3", "--health.stable=5s", "--health.slow-start=500ms")
+	r := rig.InFrontOf(t, sims, "exact", "--health.interval=100ms", "--health.successes=3", "--health.stable=10s", "--health.slow-start=500ms")
 	load := rig.NewTalkLoad(8, 60)
 	rig.EqualRun(t, r, sims, load, 30)
 	if n := r.EngineView("a").Blocks(); n < 20 {

@@ -91,30 +91,38 @@ func TestB7Row31LoadingEngine(t *testing.T) {
 func TestB7Row31KilledSim(t *testing.T) {
 	t.Parallel()
 	sims := rig.Pair(t)
-	r := rig.InFrontOf(t, sims, "exact", "--health.interval=100ms", "--health.successes=3", "--health.stable=1s", "--health.slow-start=300ms")
+	r := rig.InFrontOf(t, sims, "exact", "--health.interval=100ms", "--health.successes=3", "--health.stable=6s", "--health.slow-start=300ms")
 	load := rig.NewTalkLoad(31, 60)
 	rig.EqualRun(t, r, sims, load, 24)
 	if n := r.EngineView("b").Blocks(); n < 20 {
 		t.Fatalf("only %d blocks of b are known before it is killed", n)
 	}
 	b := sims[1]
-	killAndRestart(t, b, "--start-delay=1s", "--kv-blocks=600", "--speed=50", "--seed=7")
+	killAndRestart(t, b, "--start-delay=4s", "--kv-blocks=600", "--speed=50", "--seed=7")
 	r.Is(t, 2*rig.Patience, "b", "down")
 	stop := rig.Background(t, r.Asker(t), r.ID, rig.NewTalkLoad(32, 60), 2)
 	r.Is(t, 2*rig.Patience, "b", "warming")
-	if e := r.EngineView("b"); e.Blocks() != 0 {
-		t.Errorf("while it warms up %d blocks are known of it (%s: %s)", e.Blocks(), e.Trust, e.TrustReason)
-	}
-	last := b.Cache(t)
+	var known rig.EngineView
+	var last rig.CacheState
+	looks := 0
 	rig.Eventually(t, 2*rig.Patience, "the end of b's warm-up", func() string {
-		st := b.Cache(t)
-		if e := r.Status(t, "b"); e.State != "warming" {
+		e, st := r.EngineView("b"), b.Cache(t)
+		if r.Status(t, "b").State != "warming" {
 			return ""
 		}
-		last = st
+		// Both are of a time when b was still warming, as it is after them.
+		if last = st; looks == 0 {
+			known = e
+		}
+		looks++
 		return "it is warming"
 	})
-	if last.Requests != 0 || last.Blocks != 0 {
+	switch {
+	case looks == 0:
+		t.Error("nobody looked while it was warming up for 6 s")
+	case known.Blocks() != 0:
+		t.Errorf("while it warms up %d blocks are known of it (%s: %s)", known.Blocks(), known.Trust, known.TrustReason)
+	case last.Requests != 0 || last.Blocks != 0:
 		t.Errorf("it got %d requests and computed %d blocks while it was warming", last.Requests, last.Blocks)
 	}
 	rig.Eventually(t, 2*rig.Patience, "requests on b", func() string {

@@ -209,6 +209,7 @@ func TestB7Row36Frames(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a.t = t
+			a.p.Audience()
 			before := subscribed(a.p)
 			a.p.Raw([]byte(c.bytes))
 			a.p.Keep(a.next())

@@ -70,12 +70,10 @@ func TestB7Row41Upgrade(t *testing.T) {
 	}
 	ready := func(when string) {
 		rig.Eventually(t, 2*rig.Patience, "ready "+when, func() string {
-			resp, err := http.Get("http://" + sockets[1].Addr().String() + "/readyz")
-			if err != nil {
-				return err.Error()
+			if status, body := rig.HTTPGet("http://" + sockets[1].Addr().String() + "/readyz"); status != http.StatusOK {
+				return fmt.Sprint(status, " ", body)
 			}
-			_ = resp.Body.Close()
-			return map[bool]string{false: resp.Status}[resp.StatusCode == http.StatusOK]
+			return ""
 		})
 	}
 	present := handedOver(t, sockets, a, b)

@@ -186,6 +186,7 @@ func TestB7Row44AdminToken(t *testing.T) {
 			t.Errorf("%s shows the token", path)
 		}
 	}
+	r.Stop() // so that the log has all lines
 	if strings.Contains(r.Out.String(), token) || strings.Contains(r.Out.String(), "guess-") {
 		t.Error("the log shows a token")
 	}

@@ -25,6 +25,7 @@ type feed struct {
 	frames    []frame  // recorded; nil = made as they are needed
 	silent    bool     // the stream stays open and says nothing
 	refused   bool     // there is no stream
+	late      bool     // what was before is told two seconds after it was asked for
 }
 
 // frame is one write of a recorded stream.
@@ -46,6 +47,12 @@ func newFeed(t *testing.T, w *world) *feed {
 		from := time.Now().Add(-10 * time.Minute)
 		if at, err := time.Parse(time.RFC3339Nano, r.URL.Query().Get("since")); err == nil {
 			from = at
+		}
+		f.mu.Lock()
+		late := f.late
+		f.mu.Unlock()
+		if late {
+			time.Sleep(2 * time.Second)
 		}
 		f.reply(o, func() any { return w.gpuOf(r.URL.Query().Get("engine"), from, time.Now()) })
 	})
@@ -96,7 +103,7 @@ func (f *feed) reply(w http.ResponseWriter, v func() any) {
 
 // through answers with the binary's own files and headers.
 func (f *feed) through(w http.ResponseWriter, r *http.Request) {
-	res, err := http.Get(f.page.url(strings.TrimPrefix(r.URL.Path, "/")))
+	res, err := client.Get(f.page.url(strings.TrimPrefix(r.URL.Path, "/")))
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 		return
@@ -128,6 +135,13 @@ func (f *feed) refuse(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refused = on
+}
+
+// delay makes answers about the past come after new samples, or at once.
+func (f *feed) delay(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.late = on
 }
 
 func (f *feed) stream(w http.ResponseWriter, r *http.Request) {

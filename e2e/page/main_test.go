@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -73,14 +74,39 @@ func theBrowser(t *testing.T) *browser {
 	return shared.b
 }
 
-func freePort(t *testing.T) string {
+// keptAddr is an address of this machine for a process that is still to come, or
+// that will end and come back: nobody else is given its port until the test ends.
+// A socket that is bound there and does not listen hinders no listener that, as
+// Go's do, sets SO_REUSEADDR too. Only Linux allows that: elsewhere the port is
+// free in between.
+func keptAddr(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	free := func() { _ = syscall.Close(fd) }
+	if runtime.GOOS == "linux" {
+		t.Cleanup(free)
+	} else {
+		defer free()
+	}
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
 
 // process is a running Ramjet or simulated engine.
@@ -110,11 +136,14 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
+// client gives up on what does not answer, but not on a stream that takes its time.
+var client = &http.Client{Timeout: 2 * patience}
+
 // answers waits until an address answers 200.
 func answers(t *testing.T, url string) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
-		r, err := http.Get(url)
+		r, err := client.Get(url)
 		if err != nil {
 			continue
 		}
@@ -129,7 +158,7 @@ func answers(t *testing.T, url string) {
 // sim starts a simulated engine and returns its address.
 func sim(t *testing.T, args ...string) string {
 	t.Helper()
-	address := freePort(t)
+	address := keptAddr(t)
 	start(t, append([]string{"sim", "--listen=" + address}, args...)...)
 	answers(t, "http://"+address+"/health")
 	return address
@@ -145,7 +174,7 @@ type ramjet struct {
 // serve starts a Ramjet whose checks are quick, and waits until it answers.
 func serve(t *testing.T, args ...string) *ramjet {
 	t.Helper()
-	r := &ramjet{public: freePort(t), admin: freePort(t)}
+	r := &ramjet{public: keptAddr(t), admin: keptAddr(t)}
 	r.args = append([]string{
 		"serve", "--listen=" + r.public, "--admin=" + r.admin, "--health.interval=200ms", "--health.stable=5s", "--health.slow-start=5s",
 		"--tokens.source=off", "--log.level=warn",
@@ -173,7 +202,7 @@ func (r *ramjet) ask(t *testing.T, id, content string) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Request-Id", id)
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +215,7 @@ func (r *ramjet) ask(t *testing.T, id, content string) {
 // post sends an operator's order.
 func (r *ramjet) post(t *testing.T, path string) {
 	t.Helper()
-	res, err := http.Post(r.url(path), "", http.NoBody)
+	res, err := client.Post(r.url(path), "", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +33,7 @@ func shapeOf(path string, v any, out map[string]bool) {
 // readEvents reads a stream until it has seen each of these events.
 func readEvents(t *testing.T, url string, names ...string) map[string]any {
 	t.Helper()
-	res, err := http.Get(url)
+	res, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}

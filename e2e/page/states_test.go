@@ -84,7 +84,7 @@ func TestStatesAreToldByShapeAndWord(t *testing.T) {
 func TestStatesArriveFromRamjet(t *testing.T) {
 	theBrowser(t)
 	a := sim(t, "--model=demo")
-	dying := freePort(t)
+	dying := keptAddr(t) // it dies and comes back there
 	args := []string{"sim", "--listen=" + dying, "--model=demo"}
 	b := start(t, args...)
 	answers(t, "http://"+dying+"/health")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -144,27 +143,6 @@ func (e *Engine) Down() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.free = reserve(e.Addr)
-}
-
-// reserve keeps a port without listening there, so that whoever connects is
-// refused, until free is called.
-func reserve(addr string) (free func()) {
-	at, err := netip.ParseAddrPort(addr)
-	if err != nil || !at.Addr().Is4() {
-		return func() {}
-	}
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return func() {}
-	}
-	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
-	_ = syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
-	return func() { _ = syscall.Close(fd) }
 }
 
 // Up opens the same port again.

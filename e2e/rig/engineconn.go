@@ -61,7 +61,11 @@ func (c *EngineConn) wait(from int, limit time.Duration, ok func([]byte) bool) (
 		select {
 		case <-changed:
 		case <-timer:
-			return b, false, true
+			// A goroutine that slept past both wakes by either.
+			c.mu.Lock()
+			b, ended = c.raw[from:len(c.raw):len(c.raw)], !c.ended.IsZero()
+			c.mu.Unlock()
+			return b, ended, !ok(b) && !ended
 		}
 	}
 }

@@ -35,9 +35,14 @@ var ProcessScripts = map[string]Script{
 	},
 	// silent: takes the request and says nothing
 	"silent": func(x *Exchange) { x.Gone(0) },
-	// short: a plain answer after 40 ms, about what a small model takes
+	// short: a plain answer after 40 ms, about what a small model takes. It goes
+	// out in one write, so that a kill comes before it or behind it.
 	"short": func(x *Exchange) {
-		if x.Pause(40 * time.Millisecond) {
+		switch {
+		case !x.Pause(40 * time.Millisecond):
+		case x.streamed():
+			x.Write(StreamHead + Chunked(ChatEvents(3)))
+		default:
 			x.Plain()
 		}
 	},
@@ -61,13 +66,16 @@ type EngineProcess struct {
 	cmd  *exec.Cmd
 }
 
-// StartEngineProcess starts one on an address (port 0 = any); it ends with the
-// test.
+// StartEngineProcess starts one on an address (127.0.0.1:0 = a port that stays
+// its own until the test ends, also behind a kill); it ends with the test.
 func StartEngineProcess(t testing.TB, name, addr string) *EngineProcess {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatalf("cannot find the test binary: %v", err)
+	}
+	if addr == "127.0.0.1:0" {
+		addr = KeptAddr(t)
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), engineProcessEnv+"="+name, engineAddrEnv+"="+addr)
@@ -84,6 +92,8 @@ func StartEngineProcess(t testing.TB, name, addr string) *EngineProcess {
 	}
 	p := &EngineProcess{cmd: cmd}
 	t.Cleanup(p.Kill)
+	stuck := time.AfterFunc(2*Patience, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the engine process did not say its address: %v", err)

@@ -75,11 +75,7 @@ func ownWords(method, path string) string {
 // Plain is the answer without a script: a short chat answer, streamed when the
 // body asks for it.
 func (x *Exchange) Plain() {
-	var q struct {
-		Stream bool `json:"stream"`
-	}
-	_ = json.Unmarshal(x.Body, &q)
-	if !q.Stream {
+	if !x.streamed() {
 		x.Write(JSONResponse(200, ChatAnswer("hello world")))
 		return
 	}
@@ -88,6 +84,15 @@ func (x *Exchange) Plain() {
 		x.Write(Chunk(ev))
 	}
 	x.Write(LastChunk)
+}
+
+// streamed reports whether the body asks for a stream.
+func (x *Exchange) streamed() bool {
+	var q struct {
+		Stream bool `json:"stream"`
+	}
+	_ = json.Unmarshal(x.Body, &q)
+	return q.Stream
 }
 
 // Write sends bytes as they are, in one write. It reports whether they left.

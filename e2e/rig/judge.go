@@ -18,19 +18,43 @@ func JudgeRequest(t testing.TB, r *Ramjet, e *Engine, v Vector) {
 	if v.Words["fin"] {
 		c.CloseWrite()
 	}
-	got := firstAnswer(c)
+	got := nextAnswer(c)
 	if !OneOf(got, v.Want) {
 		t.Errorf("%s: got %s, want %v; sent %.300q, received %.300q", v.Rule, got, v.Want, v.Bytes, c.Raw)
 	}
 	if v.Words["close"] && got != "200" && !c.Gone(Patience) {
 		t.Errorf("%s: the connection stays open after %s", v.Rule, got)
 	}
+	if got == "200" {
+		judgeRest(t, c, v)
+	}
 	judgeUpstream(t, e, v, got)
 }
 
-// firstAnswer waits for an answer or the end of the connection and names it:
-// its status, "none", or what was wrong with it.
-func firstAnswer(c *Client) string {
+// judgeRest waits for what becomes of the bytes behind the first request, so
+// that the engine has it if it is to get it.
+func judgeRest(t testing.TB, c *Client, v Vector) {
+	t.Helper()
+	var want []string
+	switch {
+	case v.Words["more"]:
+		want = []string{"400", "404", "none"}
+	case v.Words["alone"]:
+		want = []string{"none"}
+		c.CloseWrite()
+	default:
+		return
+	}
+	_, used, _ := ParseResponse(c.Raw, c.Method, c.Closed)
+	c.Raw = c.Raw[used:]
+	if second := nextAnswer(c); !OneOf(second, want) {
+		t.Errorf("%s: behind the answer comes %s, want %v; received %.300q", v.Rule, second, want, c.Raw)
+	}
+}
+
+// nextAnswer waits for an answer or the end of the connection and names it: its
+// status, "none", or what was wrong with it.
+func nextAnswer(c *Client) string {
 	resp, err := c.Until(Patience, func(r *Response) bool { return r != nil && (r.Complete || r.Closed) || r == nil && c.Closed })
 	switch {
 	case resp != nil && err == nil:

@@ -45,7 +45,7 @@ type Publisher struct {
 	ring  []Frames // what a replay answers
 	mute  bool     // replay is not answered
 	asked int      // replays
-	Dials int      // of subscribers
+	Dials int      // of subscribers, each counted as it subscribes
 }
 
 // Frames is one batch of events.
@@ -171,9 +171,6 @@ func readFrame(r *bufio.Reader) (flags byte, body []byte, err error) {
 // subscriber reads what a subscriber says; it belongs to the audience from its
 // subscription on.
 func (p *Publisher) subscriber(conn net.Conn, r *bufio.Reader) {
-	p.Mu.Lock()
-	p.Dials++
-	p.Mu.Unlock()
 	for {
 		flags, body, err := readFrame(r)
 		if err != nil {
@@ -187,7 +184,10 @@ func (p *Publisher) subscriber(conn net.Conn, r *bufio.Reader) {
 		case flags&4 != 0 && len(body) >= 7 && string(body[1:5]) == "PING":
 			_, _ = conn.Write(zmtpCommand("\x04PONG" + string(body[7:])))
 		default: // SUBSCRIBE as a command (3.1) or a message (3.0)
-			p.subs[conn] = struct{}{}
+			if _, known := p.subs[conn]; !known {
+				p.subs[conn] = struct{}{}
+				p.Dials++
+			}
 		}
 		p.Mu.Unlock()
 	}

@@ -33,11 +33,13 @@ type SimEngine struct {
 	Done chan struct{}
 }
 
-// StartSim starts one that serves the model m; it ends with the test.
+// StartSim starts one that serves the model m; it ends with the test. Its ports
+// stay its own until then, also while it is away.
 func StartSim(t testing.TB, name string, flags ...string) *SimEngine {
 	t.Helper()
 	s := &SimEngine{Name: name, Done: make(chan struct{})}
-	s.Cmd = exec.Command(Binary(t, ""), append([]string{"sim", "--listen", "127.0.0.1:0", "--model", "m"}, flags...)...)
+	flags = keepPorts(t, flags)
+	s.Cmd = exec.Command(Binary(t, ""), append([]string{"sim", "--listen", KeptAddr(t), "--model", "m"}, flags...)...)
 	s.Cmd.Stderr = os.Stderr
 	out, err := s.Cmd.StdoutPipe()
 	if err != nil {
@@ -48,11 +50,14 @@ func StartSim(t testing.TB, name string, flags ...string) *SimEngine {
 	}
 	t.Cleanup(s.Stop)
 	lines := bufio.NewReader(out)
+	stuck := time.AfterFunc(2*Patience, func() { _ = s.Cmd.Process.Kill() })
+	defer stuck.Stop()
+	var untold error
 	told := func(from string) string {
 		line, err := lines.ReadString('\n')
 		_, value, ok := strings.Cut(strings.TrimSpace(line), from)
-		if err != nil || !ok {
-			t.Errorf("the sim did not say %q but %q: %v", from, line, err)
+		if (err != nil || !ok) && untold == nil {
+			untold = fmt.Errorf("it did not say %q but %q (%w)", from, line, err)
 		}
 		return value
 	}
@@ -67,6 +72,9 @@ func StartSim(t testing.TB, name string, flags ...string) *SimEngine {
 		_, _ = io.Copy(io.Discard, lines)
 		close(s.Done)
 	}()
+	if untold != nil { // not before: Stop waits for Done
+		t.Fatalf("the sim does not start: %v", untold)
+	}
 	return s
 }
 

@@ -105,16 +105,20 @@ func (s *SimEngine) Cache(t testing.TB) (st CacheState) {
 	return st
 }
 
-// atRest is how long nothing changes where nothing is on its way.
-const atRest = 30 * time.Millisecond
+// Where nothing is on its way, nothing changes for so long and in so many looks:
+// on a busy machine one look alone may take that time.
+const (
+	atRest    = 150 * time.Millisecond
+	restLooks = 10
+)
 
 // InStep waits until the index holds what the engine's cache holds, so that no
 // event is on its way. Copies of one block make the two differ for good: then it
 // is enough that nothing changes any more.
 func (r *Ramjet) InStep(t testing.TB, sims ...*SimEngine) {
 	t.Helper()
-	last, quiet := "", time.Now()
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline) && time.Since(quiet) < atRest; time.Sleep(time.Millisecond) {
+	last, quiet, looks := "", time.Now(), 0
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline) && (time.Since(quiet) < atRest || looks < restLooks); time.Sleep(time.Millisecond) {
 		m := r.Metrics()
 		text, equal := "", true
 		for _, s := range sims {
@@ -125,8 +129,8 @@ func (r *Ramjet) InStep(t testing.TB, sims ...*SimEngine) {
 		if equal {
 			return
 		}
-		if text != last {
-			last, quiet = text, time.Now()
+		if looks++; text != last {
+			last, quiet, looks = text, time.Now(), 0
 		}
 	}
 }

@@ -36,6 +36,7 @@ type engine struct {
 	options options
 	ports   []int // HTTP, events, replay
 	url     string
+	sockets string // folder of those between its own processes
 
 	cmd   *exec.Cmd
 	stdin io.Closer // its end is the server's end
@@ -47,10 +48,11 @@ type engine struct {
 // startEngines starts servers at once and waits until all are healthy.
 func startEngines(t *testing.T, all ...options) []*engine {
 	t.Helper()
-	ports := freePorts(t, 3*len(all))
+	ports := keptPorts(t, 3*len(all))
+	sockets := socketFolder(t)
 	var engines []*engine
 	for i, o := range all {
-		e := &engine{t: t, name: string(rune('a' + i)), options: o, ports: ports[3*i : 3*i+3]}
+		e := &engine{t: t, name: string(rune('a' + i)), options: o, ports: ports[3*i : 3*i+3], sockets: sockets}
 		e.url = fmt.Sprintf("http://127.0.0.1:%d", e.ports[0])
 		t.Cleanup(e.finish)
 		e.start()
@@ -60,6 +62,18 @@ func startEngines(t *testing.T, all ...options) []*engine {
 		e.awaitHealthy()
 	}
 	return engines
+}
+
+// socketFolder is where servers put the sockets between their own processes, which those that are killed leave behind. Its
+// name is short: with a UUID behind it a socket's path may have 107 bytes.
+func socketFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rj")
+	if err != nil {
+		t.Fatalf("cannot make a folder for sockets: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // start runs the server with the options as they are.
@@ -80,6 +94,7 @@ func (e *engine) start() {
 	}
 	args = append(append(args, "--"), o.arguments...)
 	e.cmd = exec.Command(filepath.Join(installed(e.t), "venv", "bin", "python"), args...)
+	e.cmd.Env = append(os.Environ(), "VLLM_RPC_BASE_PATH="+e.sockets)
 	e.cmd.Stderr = &e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C ends the test first
 	stdin, err := e.cmd.StdinPipe()
@@ -122,7 +137,7 @@ func (e *engine) awaitHealthy() {
 		if e.hasEnded() {
 			e.t.Fatalf("vLLM %s ended while it started:\n%s", e.name, e.log.tail(40))
 		}
-		resp, err := http.Get(e.url + "/health")
+		resp, err := (&http.Client{Timeout: patience}).Get(e.url + "/health")
 		if err != nil {
 			return err.Error()
 		}

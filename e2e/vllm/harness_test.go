@@ -3,12 +3,12 @@ package vllm
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -79,19 +79,44 @@ func model(t *testing.T, name string) string {
 	return filepath.Join(installed(t), "models", name)
 }
 
-// freePorts returns ports that nobody listens on at this moment.
-func freePorts(t *testing.T, n int) []int {
+// keptPorts returns ports that nobody else is given until the test ends: a server takes half a minute until it listens, and
+// some are killed and come back. A socket that is bound there and does not listen hinders no listener that sets
+// SO_REUSEADDR too, as vLLM and libzmq do.
+func keptPorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := bindAlone(t)
 		if err != nil {
 			t.Fatalf("cannot find a free port: %v", err)
 		}
-		defer l.Close() // all are held until the last is found, so that no two are the same
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports
+}
+
+func bindAlone(t *testing.T) (port int, err error) {
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return 0, err
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return 0, err
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
+		return 0, err
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		return 0, err
+	}
+	return name.(*syscall.SockaddrInet4).Port, nil
 }
 
 // eventually waits until ok returns "", and fails the test with its last answer when it does not within the limit.
