@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type feeds struct {
 	wiring  *kvevents.Wiring
 	lost    func(e *engine.Engine, how string) // tells the judge of a restart
 	slots   [radix.MaxEngines]atomic.Pointer[feedOf]
+	marked  [radix.MaxEngines]uint64 // the highest mark that a former feed in the slot gave; of the goroutine that follows
 
 	mu    sync.Mutex      // guards begin, and every feed's stop and done
 	begin func(f *feedOf) // follows an engine; nil while run does not run
@@ -34,20 +36,29 @@ type feeds struct {
 // feedOf is one engine's feed. Where its events are is looked up when it is
 // found and again after each restart.
 type feedOf struct {
-	all      *feeds
-	slot     int
-	e        *engine.Engine
-	cfg      *config.Engine
-	held     *radix.Residency
-	metrics  *telemetry.EngineMetrics
-	now      atomic.Pointer[kvevents.Feed] // nil while there is none
-	capacity atomic.Int64                  // blocks
-	lag      atomic.Int64                  // nanoseconds; negative: no event came
-	telling  atomic.Bool                   // the feed itself tells of a restart, and needs not hear of it
-	again    chan struct{}
+	all     *feeds
+	slot    int
+	e       *engine.Engine
+	cfg     *config.Engine
+	held    *radix.Residency
+	metrics *telemetry.EngineMetrics
+	now     atomic.Pointer[following] // nil while there is none
+	lag     atomic.Int64              // nanoseconds; negative: no event came
+	telling atomic.Bool               // the feed itself tells of a restart, and needs not hear of it
+	again   chan struct{}
+
+	sizing   sync.Mutex   // guards that each feed hears of each capacity
+	capacity atomic.Int64 // blocks; written under sizing
 
 	stop context.CancelFunc // nil before it begins
 	done chan struct{}      // closed when it ended
+}
+
+// following is a feed that runs. Marks count on from those of the feeds before
+// it, so that one which was taken under them is known by its number.
+type following struct {
+	*kvevents.Feed
+	since uint64 // marks of received batches begin here; 0 is one that was taken without a feed
 }
 
 func newFeeds(log *telemetry.Log, metrics *telemetry.Metrics, index *radix.Index, memory *radix.Memory, lost func(*engine.Engine, string)) *feeds {
@@ -153,9 +164,12 @@ func (f *feedOf) follow(ctx context.Context, o kvevents.Options, wait time.Durat
 	defer cancel()
 	// The feed before may have been believed; this one tells only what changes.
 	f.e.SetTrust(telemetry.TrustBlind, "not connected yet")
-	feed := kvevents.New(o)
+	f.held.SetDrop(0) // as the new audit takes it to be
+	feed := &following{Feed: kvevents.New(o), since: f.all.marked[f.slot] + 1}
+	f.sizing.Lock()
 	feed.SetCapacity(int(f.capacity.Load()))
 	f.now.Store(feed)
+	f.sizing.Unlock()
 	f.all.log.Info("following the engine's events", "engine", f.e.Name, "events", o.Events.String(), "replay", o.Replay.String(), "topic", o.Topic)
 	done := make(chan struct{})
 	go func() {
@@ -166,6 +180,7 @@ func (f *feedOf) follow(ctx context.Context, o kvevents.Options, wait time.Durat
 	f.now.Store(nil)
 	cancel()
 	<-done
+	f.all.marked[f.slot] = feed.since + feed.Received()
 	f.held.Drop()
 }
 
@@ -259,9 +274,9 @@ func (f *feedOf) ask(ctx context.Context) (sources []kvevents.Source, why string
 }
 
 // configured takes the endpoints from the configuration, and where that leaves
-// the replay socket to the engine, asks for it. An engine that does not tell
-// has none; wait says when to ask one that gave no answer, or none but that it
-// cannot answer now.
+// the replay socket to the engine, asks for it, which also tells how many ranks
+// there are. An engine that does not tell has none; wait says when to ask one
+// that gave no answer, or none but that it cannot answer now.
 func (f *feedOf) configured(ctx context.Context, o *kvevents.Options) (wait time.Duration, err error) {
 	if o.Events, err = endpoint(f.cfg.Events); err != nil {
 		return 0, err
@@ -272,12 +287,33 @@ func (f *feedOf) configured(ctx context.Context, o *kvevents.Options) (wait time
 	}
 	sources, _, wait := f.ask(ctx)
 	if len(sources) > 0 {
-		o.Replay = sources[0].Replay
+		o.Replay = sources[rankAt(sources, o.Events)].Replay
+	}
+	if len(sources) > 1 {
+		o.Ranks = len(sources)
 	}
 	if wait != askSoon {
 		wait = 0 // it answered
 	}
 	return wait, nil
+}
+
+// rankAt returns the place of the source that publishes at an endpoint, the
+// first if none does. Ranks differ by their ports; the host may have many names.
+func rankAt(sources []kvevents.Source, events kvevents.Endpoint) int {
+	for i, s := range sources {
+		if s.Events.Network == events.Network && place(s.Events) == place(events) {
+			return i
+		}
+	}
+	return 0
+}
+
+func place(e kvevents.Endpoint) string {
+	if _, port, err := net.SplitHostPort(e.Address); err == nil && e.Network == "tcp" {
+		return port
+	}
+	return e.Address
 }
 
 // endpoint reads a setting; off is the zero Endpoint.
@@ -329,7 +365,12 @@ func (a *feeds) restarted(slot int) {
 // setCapacity tells how many blocks an engine's cache holds.
 func (a *feeds) setCapacity(slot, blocks int) {
 	f := a.of(slot)
-	if f == nil || f.capacity.Swap(int64(blocks)) == int64(blocks) {
+	if f == nil {
+		return
+	}
+	f.sizing.Lock()
+	defer f.sizing.Unlock()
+	if f.capacity.Swap(int64(blocks)) == int64(blocks) {
 		return
 	}
 	f.held.SetCapacity(blocks)
@@ -339,7 +380,7 @@ func (a *feeds) setCapacity(slot, blocks int) {
 }
 
 // feed returns what follows the engine in a slot, nil if nothing does.
-func (a *feeds) feed(slot int) *kvevents.Feed {
+func (a *feeds) feed(slot int) *following {
 	if f := a.of(slot); f != nil {
 		return f.now.Load()
 	}
@@ -350,7 +391,7 @@ func (a *feeds) feed(slot int) *kvevents.Feed {
 func (a *feeds) Mark(slot int) proxy.Mark {
 	if feed := a.feed(slot); feed != nil {
 		received, removed := feed.Mark()
-		return proxy.Mark{Received: received, Removed: removed, Pending: feed.Pending()}
+		return proxy.Mark{Received: feed.since + received, Removed: removed, Pending: feed.Pending()}
 	}
 	return proxy.Mark{}
 }
@@ -369,11 +410,11 @@ func (a *feeds) Answered(slot int, x *proxy.Audit) {
 		a.memory.Told(slot, c.First, c.Last, c.Keys, (x.Reported+c.Slack)/c.KeyTokens)
 	}
 	feed := a.feed(slot)
-	if feed == nil || x.First.Removed < x.Sent.Removed {
+	if feed == nil || x.Sent.Received < feed.since || x.First.Received < feed.since {
 		return // there is none, or another one began meanwhile
 	}
 	feed.Answered(kvevents.Answer{
 		Prompt: x.Prompt, Output: x.Output, Reported: x.Reported, Predicted: x.Predicted, Other: x.Other, InFlight: x.InFlight,
-		Removed: int(x.First.Removed - x.Sent.Removed), Received: x.Sent.Received, Matches: x.Matches,
+		Removed: int(x.First.Removed - x.Sent.Removed), Received: x.Sent.Received - feed.since, Matches: x.Matches,
 	})
 }

@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"ramjet/config"
 	"ramjet/engine"
 	"ramjet/kvevents"
+	"ramjet/proxy"
 	"ramjet/radix"
 	"ramjet/telemetry"
 )
@@ -73,8 +76,13 @@ func asked(t *testing.T, cfg *config.Engine, h http.HandlerFunc) *feedOf {
 
 const oneSource = `{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558","topic":"its own"}}`
 
+// twoSources is the same of an engine with two ranks, where the second's ports
+// are one higher.
+const twoSources = `{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"},
+	"1":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5567","replay_endpoint":"tcp://*:5568"}}`
+
 // TestReplayOfConfiguredEvents: auto is asked for, whatever events say, and
-// nothing else is taken from the answer.
+// nothing else is taken from the answer but how many ranks there are.
 func TestReplayOfConfiguredEvents(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, body string) http.HandlerFunc {
@@ -88,24 +96,29 @@ func TestReplayOfConfiguredEvents(t *testing.T) {
 			_ = c.Close()
 		}
 	}
+	const elsewhere = "tcp://127.0.0.1:7" // as through a forwarder
 	for name, c := range map[string]struct {
-		replay string
-		answer http.HandlerFunc
-		want   string
-		wait   time.Duration
+		events, replay string
+		answer         http.HandlerFunc
+		want           string
+		ranks          int
+		wait           time.Duration
 	}{
-		"told":      {"auto", answer(200, oneSource), "tcp://127.0.0.1:5558", 0},
-		"not told":  {"auto", answer(404, "{}"), "", 0},
-		"no events": {"auto", answer(200, "{}"), "", 0},
-		"no answer": {"auto", hangUp, "", askSoon},
-		"not now":   {"auto", answer(503, "{}"), "", askSoon},
-		"failing":   {"auto", answer(500, oneSource), "", askSoon},
-		"off":       {"off", answer(200, oneSource), "", 0},
-		"given":     {"tcp://127.0.0.1:9", answer(200, oneSource), "tcp://127.0.0.1:9", 0},
+		"told":           {elsewhere, "auto", answer(200, oneSource), "tcp://127.0.0.1:5558", 0, 0},
+		"not told":       {elsewhere, "auto", answer(404, "{}"), "", 0, 0},
+		"no events":      {elsewhere, "auto", answer(200, "{}"), "", 0, 0},
+		"no answer":      {elsewhere, "auto", hangUp, "", 0, askSoon},
+		"not now":        {elsewhere, "auto", answer(503, "{}"), "", 0, askSoon},
+		"failing":        {elsewhere, "auto", answer(500, oneSource), "", 0, askSoon},
+		"off":            {elsewhere, "off", answer(200, oneSource), "", 0, 0},
+		"given":          {elsewhere, "tcp://127.0.0.1:9", answer(200, oneSource), "tcp://127.0.0.1:9", 0, 0},
+		"first of two":   {"tcp://127.0.0.1:5557", "auto", answer(200, twoSources), "tcp://127.0.0.1:5558", 2, 0},
+		"second of two":  {"tcp://localhost:5567", "auto", answer(200, twoSources), "tcp://127.0.0.1:5568", 2, 0},
+		"neither of two": {elsewhere, "auto", answer(200, twoSources), "tcp://127.0.0.1:5558", 2, 0},
 	} {
-		f := asked(t, &config.Engine{Name: "a", Events: "tcp://127.0.0.1:7", Replay: c.replay}, c.answer)
+		f := asked(t, &config.Engine{Name: "a", Events: c.events, Replay: c.replay}, c.answer)
 		o, why, wait := f.source(t.Context())
-		if o.Events.String() != "tcp://127.0.0.1:7" || o.Replay.String() != c.want || o.Topic != "" || o.Ranks != 0 || why != "" || wait != c.wait {
+		if o.Events.String() != c.events || o.Replay.String() != c.want || o.Topic != "" || o.Ranks != c.ranks || why != "" || wait != c.wait {
 			t.Errorf("%s: events %s, replay %q, topic %q, %d ranks, %q, ask after %s", name, o.Events, o.Replay, o.Topic, o.Ranks, why, wait)
 		}
 	}
@@ -169,4 +182,76 @@ func TestReplayToldLater(t *testing.T) {
 			return false
 		}
 	})
+}
+
+// publishing listens as a publisher that greets and publishes nothing.
+func publishing(t *testing.T) (address string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0}, "NULL"...) // without heartbeats
+	hello = append(append(hello, make([]byte, 64-len(hello))...), "\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB"...)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer func() { _ = conn.Close() }()
+				_, _ = conn.Write(hello)
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { _ = ln.Close(); wg.Wait() })
+	return "tcp://" + ln.Addr().String()
+}
+
+// TestAnswersOverAChangeOfFeed: an answer that began under the feed before says
+// nothing of this one, and what that one learnt of hits neither.
+func TestAnswersOverAChangeOfFeed(t *testing.T) {
+	t.Parallel()
+	f := asked(t, &config.Engine{Name: "a", Events: publishing(t), Replay: "off"}, http.NotFound)
+	a := f.all
+	follow := func() (end func()) {
+		o, why, _ := f.source(t.Context())
+		if why != "" {
+			t.Fatal(why)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.follow(ctx, o, 0) }()
+		end = func() { cancel(); <-done }
+		t.Cleanup(end)
+		soon(t, "the feed is connected", func() bool { feed := a.feed(0); return feed != nil && feed.Stats().Connected })
+		return end
+	}
+	says := func() string { _, why, _ := a.feed(0).Trust(); return why }
+	answer := func(sent, first proxy.Mark) { // that must have stored something
+		a.Answered(0, &proxy.Audit{Prompt: 1000, Predicted: telemetry.Unknown, Other: telemetry.Unknown, Sent: sent, First: first})
+	}
+	none := a.Mark(0)
+	end := follow()
+	sent, first := a.Mark(0), a.First(0)
+	f.held.SetDrop(1)
+	end()
+	follow()
+	ids := []uint32{1, 2, 3, 4, 5}
+	f.held.Store(&radix.Store{BlockTokens: 2, Root: radix.Root("", "", ""), Hashes: []uint64{1, 2}, IDs: ids[:4]})
+	var hit [radix.MaxEngines]int32
+	a.index.MatchPrompt(&radix.Prompt{Keys: radix.AppendKeys(nil, radix.Root("", "", ""), ids, 2), BlockTokens: 2, Tokens: len(ids), IDs: ids}, &hit)
+	if hit[0] != 4 {
+		t.Errorf("a prompt of two blocks hits %d tokens", hit[0])
+	}
+	answer(sent, first)
+	answer(sent, a.First(0))
+	answer(none, a.First(0))
+	answer(a.Mark(0), a.First(0))
+	soon(t, "one answer alone is held against the feed", func() bool { return says() == "a request filled blocks and no event came" })
+	answer(a.Mark(0), a.First(0))
+	soon(t, "and then another one", func() bool { return says() == "nothing received" })
 }

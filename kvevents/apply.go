@@ -21,7 +21,6 @@ type applier struct {
 	blocks, tiers, partials         int
 	unknownParents, unknownRemoved  int
 	older                           bool // a sign of blocks older than the record
-	session                         []byte
 
 	groups map[int]int // block tokens of each group: the largest seen
 }
@@ -43,7 +42,7 @@ func (a *applier) dropped() {
 func (a *applier) batch(payload []byte, live bool) error {
 	a.stored, a.removed, a.cleared, a.unfit = 0, 0, 0, 0
 	a.blocks, a.tiers, a.partials = 0, 0, 0
-	a.unknownParents, a.unknownRemoved, a.older, a.session = 0, 0, false, a.session[:0]
+	a.unknownParents, a.unknownRemoved, a.older = 0, 0, false
 	b, err := a.decoder.Decode(payload, a.each)
 	f := a.f
 	odd := b.Odd + a.unfit
@@ -77,12 +76,6 @@ func (a *applier) batch(payload []byte, live bool) error {
 		s.Partials += uint64(a.partials)
 		s.UnknownParents += uint64(a.unknownParents)
 		s.UnknownRemoved += uint64(a.unknownRemoved)
-		if lag >= 0 {
-			s.LagSeconds = lag
-		}
-		if len(a.session) > 0 && string(a.session) != s.Session {
-			s.Session = string(a.session)
-		}
 	})
 	if m := f.o.Metrics; m != nil {
 		for _, c := range [...]struct {
@@ -107,9 +100,6 @@ func (a *applier) event(e *Event) {
 	switch e.Kind {
 	case EventStored:
 		a.stored++
-		if len(e.Session) > 0 {
-			a.session = append(a.session[:0], e.Session...)
-		}
 		if !e.Resident() {
 			a.tiers++
 			return
@@ -201,30 +191,41 @@ func (a *applier) extras(e *Event) (salt []byte) {
 	return salt
 }
 
-// maxRoots bounds the remembered roots; salts may be one a tenant, or one a request.
-const maxRoots = 4096
+const (
+	// maxRoots bounds the remembered roots; salts may be one a tenant, or one a request.
+	maxRoots = 4096
+	// maxRootKey bounds the key of each: clients choose salts, of any length. A longer one's root is found anew each time.
+	maxRootKey = 256
+)
 
 func (a *applier) root(e *Event, salt []byte) uint64 {
-	var scratch [256]byte
-	key := append(append(append(scratch[:0], e.LoraName...), 0), salt...)
 	anonymous := e.HasLoraID && e.LoraID != 0 && len(e.LoraName) == 0
+	if len(e.LoraName)+len(salt) > maxRootKey-32 { // with room for the separators and a number
+		return a.rootOf(e, salt, anonymous)
+	}
+	var scratch [maxRootKey]byte
+	key := append(append(append(scratch[:0], e.LoraName...), 0), salt...)
 	if anonymous {
-		// Before vLLM 0.15 an adapter has a number only; what it holds must match no prompt that we know.
 		key = strconv.AppendInt(append(key, 0), e.LoraID, 10)
 	}
 	if root, ok := a.roots[string(key)]; ok {
 		return root
 	}
-	lora := string(e.LoraName)
-	if anonymous {
-		lora = "\x00" + strconv.FormatInt(e.LoraID, 10)
-	}
-	root := a.f.o.Root(lora, string(salt))
+	root := a.rootOf(e, salt, anonymous)
 	if len(a.roots) >= maxRoots {
 		clear(a.roots)
 	}
 	a.roots[string(key)] = root
 	return root
+}
+
+func (a *applier) rootOf(e *Event, salt []byte, anonymous bool) uint64 {
+	lora := string(e.LoraName)
+	if anonymous {
+		// Before vLLM 0.15 an adapter has a number only; what it holds must match no prompt that we know.
+		lora = "\x00" + strconv.FormatInt(e.LoraID, 10)
+	}
+	return a.f.o.Root(lora, string(salt))
 }
 
 // groupKind sorts kv_cache_spec_kind. Before vLLM 0.21 there is none, and one group of full attention. Attention over an

@@ -2,6 +2,7 @@ package kvevents
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"ramjet/radix"
@@ -66,5 +67,40 @@ func TestFeedPassesOverPartialEntries(t *testing.T) {
 	}
 	if err := b.equal([]uint64{2, 4}); err != "" || f.Stats().Partials != 1 {
 		t.Errorf("%s %+v", err, f.Stats())
+	}
+}
+
+// Clients choose salts: a long one counts as another does, and is not kept.
+func TestFeedKeepsNoLongSalts(t *testing.T) {
+	t.Parallel()
+	b := newBook()
+	f := handFeed(b, Options{})
+	salts := make([]string, 0, 2*maxRootKey)
+	for n := range 2 * maxRootKey {
+		salts = append(salts, strings.Repeat("s", n)+"x")
+	}
+	for i, salt := range salts {
+		var more []any
+		if lora := i % 3; lora > 0 {
+			more = list("lora_id", lora-1) // 0 is no adapter
+		}
+		f.onMessage(messageOf("kv", uint64(i), batchOf(0, storedMap([]uint64{uint64(i)}, nil, span(1, 2), 2, append(more, "extra_keys", list(list(salt)))...))))
+	}
+	for i, s := range b.stores {
+		lora := ""
+		if i%3 == 2 {
+			lora = "\x001"
+		}
+		if s.Root != radix.Root("", lora, salts[i]) {
+			t.Errorf("a salt of %d bytes has another root", len(salts[i]))
+		}
+	}
+	if n := len(f.apply.roots); len(b.stores) != len(salts) || n < maxRootKey/2 {
+		t.Errorf("%d stores, %d roots are kept", len(b.stores), n)
+	}
+	for key := range f.apply.roots {
+		if len(key) > maxRootKey {
+			t.Errorf("a key of %d bytes is kept", len(key))
+		}
 	}
 }

@@ -49,7 +49,6 @@ const (
 	ActResync
 
 	actRestarted // of Feed alone
-	actCleared
 )
 
 // Bounds of the audit.

@@ -73,7 +73,7 @@ func (c *truth) disturb() string {
 		c.set(func() { c.refuse = !c.refuse })
 		return "refuse"
 	case 5:
-		c.set(func() { c.hwm = 5 * c.rnd.IntN(2) })
+		c.set(func() { c.hwm, c.endToo, c.room = 5*c.rnd.IntN(2), c.rnd.IntN(2) == 0, c.rnd.IntN(2) == 0 })
 		return "high-water mark"
 	case 6:
 		c.lossy = !c.lossy
@@ -121,6 +121,10 @@ func TestFeedIsRightOrSaysSo(t *testing.T) {
 			}
 			for range 60 {
 				what := c.disturb()
+				if c.rnd.IntN(6) == 0 {
+					what += ", read anew"
+					r.do(ActResync)
+				}
 				did = append(did, what)
 				// A loss that is followed by nothing cannot be seen, so a batch that comes through ends each round.
 				for range c.rnd.IntN(6) {

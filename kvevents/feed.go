@@ -107,10 +107,7 @@ type Stats struct {
 	Tiers                                    uint64 // events about tiers behind the cache, not applied
 	UnknownParents, UnknownRemoved, Partials uint64 // blocks
 	Gaps, Restarts, Replays, Dials           uint64
-	Next                                     uint64  // sequence number expected next
-	LagSeconds                               float64 // of the newest live batch
-	LastEvent                                time.Time
-	Session                                  string // of the newest store that named one
+	Next                                     uint64 // sequence number expected next
 }
 
 // Feed follows one engine's events.
@@ -268,7 +265,8 @@ func (f *Feed) state(up bool, err error) {
 }
 
 func (f *Feed) refused(err error) {
-	f.o.Log.Warn("events: a peer was refused", "engine", f.o.Name, "error", err)
+	// Whoever reaches the port can be refused without end.
+	f.o.Log.Throttled("refused "+f.o.Name, telemetry.LevelWarn, "events: a peer was refused", "engine", f.o.Name, "error", err)
 }
 
 func (f *Feed) count(add func(*Stats)) {
@@ -321,10 +319,6 @@ const freshTime = time.Minute
 // saw the same restart by itself.
 func (f *Feed) Restarted() { f.do(actRestarted) }
 
-// Cleared tells that the engine's cache was cleared, by a call that the caller saw succeed (/reset_prefix_cache,
-// /sleep): vLLM announces it only with the next step that runs.
-func (f *Feed) Cleared() { f.do(actCleared) }
-
 // Answered compares an answer of the engine with what was predicted for it, and acts on what that shows. It may be
 // called from any goroutine and does not wait.
 func (f *Feed) Answered(a Answer) {
@@ -346,9 +340,6 @@ func (f *Feed) Answered(a Answer) {
 // vllm:prefix_cache_queries_total as read from /metrics. Call it each time they are read.
 func (f *Feed) Totals(hits, queries float64) { f.do(f.audit.Totals(hits, queries)) }
 
-// Audit returns the feed's audit.
-func (f *Feed) Audit() *Audit { return f.audit }
-
 func (f *Feed) do(a Action) {
 	if a != 0 {
 		f.actions.Or(uint32(a))
@@ -364,9 +355,6 @@ func (f *Feed) act() bool {
 	}
 	if a&actRestarted != 0 {
 		f.toldOfRestart()
-	}
-	if a&actCleared != 0 {
-		f.o.Residency.Clear()
 	}
 	if a&ActDropDoubtful != 0 {
 		if n := f.o.Residency.DropDoubtful(); n > 0 {

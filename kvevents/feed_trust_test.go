@@ -226,7 +226,7 @@ func TestFeedOfManyRanks(t *testing.T) {
 	})
 }
 
-func TestFeedIsToldOfRestartsAndClears(t *testing.T) {
+func TestFeedIsToldOfRestarts(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T) {
 		e := &fakeEngine{topic: "kv"}
@@ -237,9 +237,6 @@ func TestFeedIsToldOfRestartsAndClears(t *testing.T) {
 		r.Restarted() // the record began with the process, a moment ago
 		synctest.Wait()
 		r.holds(1)
-		r.Cleared()
-		synctest.Wait()
-		r.holds()
 		r.is(exact, "")
 		time.Sleep(time.Hour)
 		r.Restarted()

@@ -22,7 +22,7 @@ type history struct {
 	why        string    // why it is complete, or why not
 	doubted    bool      // on this connection, somebody told of a restart that the record seemed to know of already
 	freshAt    time.Time // when the record began at its beginning; zero if it did not, or on an earlier connection
-	unsure     bool      // after a reconnect, until the next batch shows whether something was missed
+	unsure     bool      // after a reconnect or half a replay, until it shows whether something was missed
 	unanswered error     // why a replay could not settle what is unsure
 	truncated  bool      // the beginning is gone for good: the ring does not hold it, so asking again is no use
 	turned     int64     // blocks stored since the last sign of a block older than the record
@@ -308,7 +308,6 @@ func (f *Feed) applyBatch(m *Message, seq, print uint64, live bool) {
 		s.Next = h.next
 		if live {
 			s.Batches++
-			s.LastEvent = f.o.Now()
 		} else {
 			s.Replayed++
 		}

@@ -48,15 +48,18 @@ type repair struct {
 	cause   cause
 	tries   int // without progress
 	again   time.Duration
+	// begun says that the record stands where an answer put it: what is still missing is asked for behind it, and not
+	// from the beginning, or a ring that no answer brings whole would be read without end.
+	begun bool
+	news  uint64 // batches from here on were not applied before the first answer
 
 	// Of the present attempt.
 	identity   bool // the answer must begin with a batch that we know:
 	known      heldMessage
-	got        bool   // something came
-	progress   bool   // something was applied
-	overlap    int    // held messages that were compared
-	news       uint64 // batches from here on were not applied before
-	mustReach  bool   // a live message was held already, so the answer must reach it:
+	got        bool // something came
+	progress   bool // something was applied
+	overlap    int  // held messages that were compared
+	mustReach  bool // a live message was held already, so the answer must reach it:
 	heldNewest uint64
 }
 
@@ -96,7 +99,7 @@ func (f *Feed) begin(c cause) {
 		f.withoutReplay(c)
 		return
 	}
-	r.cause, r.tries = c, 0
+	r.cause, r.tries, r.begun = c, 0, false
 	if c == causeConnect {
 		r.wait(phaseWaiting, settle)
 		return
@@ -132,11 +135,16 @@ func (f *Feed) repairDue() {
 	case phaseWaiting:
 		f.ask()
 	case phaseAgain:
-		if f.history.unsure {
+		switch h := &f.history; {
+		case h.unsure:
 			f.begin(causeConnect)
-			return
+		case h.known && h.complete:
+			// A clear or a turnover has proven the record meanwhile, and reading it anew would drop it first.
+			f.repair.stop()
+			f.repair.again = 0
+		default:
+			f.begin(causeAgain)
 		}
-		f.begin(causeAgain)
 	default:
 	}
 }
@@ -148,23 +156,27 @@ func (f *Feed) ask() {
 	r.timer.Stop()
 	var from uint64
 	r.identity = false
+	anew := !r.begun && (r.cause == causeResync || r.cause == causeAgain)
 	switch {
 	case r.cause == causeConfirm:
 		r.known = h.suspect
 		from, r.identity = r.known.seq, true
-	case h.known && h.unproven && r.cause != causeResync && r.cause != causeAgain:
+	case !h.known || anew:
+	case h.unproven:
 		r.known = h.proof
 		from, r.identity = r.known.seq, true
-	case h.known && h.printed && r.cause != causeResync && r.cause != causeAgain:
+	case h.printed:
 		// One batch more than is missing, to see whether it is the one that we know.
 		r.known = heldMessage{seq: h.next - 1, print: h.print}
 		from, r.identity = r.known.seq, true
-	case h.known && r.cause != causeResync && r.cause != causeAgain:
+	default:
 		from = h.next
 	}
-	r.got, r.progress, r.overlap, r.mustReach, r.news = false, false, 0, false, 0
-	if h.known {
-		r.news = h.next
+	r.got, r.progress, r.overlap, r.mustReach = false, false, 0, false
+	if !r.begun {
+		if r.news = 0; h.known {
+			r.news = h.next
+		}
 	}
 	if n := len(h.held); n > 0 {
 		r.mustReach, r.heldNewest = true, h.held[n-1].seq
@@ -262,7 +274,7 @@ func (f *Feed) onReplayedBatch(m *Message) {
 func (f *Feed) firstReplayed(seq uint64) bool {
 	r, h := &f.repair, &f.history
 	switch {
-	case r.cause == causeResync || r.cause == causeAgain && h.known:
+	case !r.begun && (r.cause == causeResync || r.cause == causeAgain && h.known):
 		// Only the whole history is better than what there is.
 		if seq != 0 && (r.cause == causeResync || seq >= h.oldest) {
 			f.finish()
@@ -283,6 +295,7 @@ func (f *Feed) firstReplayed(seq uint64) bool {
 		f.startAt(seq)
 		h.truncated = true
 	}
+	r.begun = true
 	return true
 }
 
@@ -301,7 +314,7 @@ func (f *Feed) otherProcess() {
 func (f *Feed) anotherProcess() {
 	f.o.Log.Info("events: the engine's process is another one", "engine", f.o.Name)
 	f.restarted()
-	f.repair.cause, f.repair.tries = causeReset, 0
+	f.repair.cause, f.repair.tries, f.repair.begun = causeReset, 0, false
 	f.ask()
 }
 
@@ -333,6 +346,10 @@ func (f *Feed) replayEnded() {
 		}
 		f.askAgain(fmt.Errorf("the replay ended in front of batch %d, which was out already", r.heldNewest))
 		return
+	case r.begun && (r.cause == causeResync || r.cause == causeAgain) && h.next < r.news:
+		// What was applied before is in the ring or older than it: the ROUTER dropped the last of the answer.
+		f.askAgain(fmt.Errorf("the replay ended in front of batch %d, which was applied before", r.news-1))
+		return
 	case !h.known:
 		// An empty ring: the process has published nothing yet.
 		f.startAt(0)
@@ -355,6 +372,9 @@ func (f *Feed) replayFailed(err error) {
 	}
 	switch {
 	case r.cause == causeResync, r.cause == causeAgain, r.cause == causeConfirm:
+		if r.begun && r.cause != causeConfirm {
+			h.unsure, h.unanswered = true, err // the record ends where the answers did
+		}
 		f.finish()
 	case r.cause == causeConnect && (h.known || len(h.held) == 0):
 		// Nothing shows yet that something is missing; the next message will.

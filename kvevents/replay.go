@@ -48,6 +48,9 @@ func (r *replayer) ask(ctx context.Context, start uint64, q *queue) error {
 	timing := r.timing
 	// The answer itself is the sign of life: the engine looks for requests ten times a second, between sends.
 	timing.Silence = r.patience
+	// Silence is also the TTL of our PINGs, and libzmq lets nothing but bytes from us end it: it would cut an answer that
+	// takes longer than the first PING and its TTL, however lively.
+	timing.Heartbeat = min(timing.Heartbeat, r.patience/3)
 	l, err := open(ctx, conn, Dealer, timing, r.maxMessage, func(byte) []byte {
 		// A DEALER writes the empty frame itself that a REQ would put in front (RFC 28).
 		return appendMessage(nil, nil, binary.BigEndian.AppendUint64(nil, start))

@@ -167,6 +167,12 @@ func (s *subscriber) accept(ctx context.Context, ln net.Listener, links chan<- *
 		}
 		s.dials()
 		l, err := s.open(ctx, conn)
+		if ctx.Err() != nil {
+			if err == nil {
+				l.close()
+			}
+			return ctx.Err() // what ended the handshake is our own end
+		}
 		if err != nil {
 			s.refused(fmt.Errorf("cannot subscribe at a peer of %s: %w", s.endpoint, err))
 			continue

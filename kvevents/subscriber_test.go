@@ -1,14 +1,19 @@
 package kvevents
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ramjet/telemetry"
 )
 
 // Peers that do not serve are dialled ever more rarely, whatever they do, and one that never greets is given up.
@@ -217,5 +222,72 @@ func TestFeedHoldsABoundedAmount(t *testing.T) {
 		synctest.Wait()
 		r.is(exact, "")
 		r.holds(upTo(30_000)...)
+	})
+}
+
+// pipes is a listener whose connections the test makes.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// dial is a peer's end of a new connection.
+func (p *pipes) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	p.conns <- ours
+	return theirs
+}
+
+// Whoever reaches the port that engines connect to can be refused as often as it likes, and an end of our own is no
+// peer's fault.
+func TestRefusedPeersDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T) {
+		var out bytes.Buffer
+		w := telemetry.NewLogWriter(&out)
+		ln := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		f := New(Options{Name: "a", Residency: newBook(), Log: telemetry.NewLog(w, telemetry.LevelWarn, telemetry.FormatJSON),
+			Events: Endpoint{Network: "tcp", Address: ":5557", Bind: true},
+			Listen: func(context.Context, string, string) (net.Listener, error) { return ln, nil }})
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+		for range 500 {
+			_ = ln.dial().Close()
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		silent := ln.dial() // and still greeting when the feed ends
+		go func() { _, _ = io.Copy(io.Discard, silent) }()
+		synctest.Wait()
+		cancel()
+		<-done
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_ = silent.Close()
+		lines := strings.Count(out.String(), "a peer was refused")
+		if lines != 2 || !strings.Contains(out.String(), `"repeated":499`) || strings.Contains(out.String(), "context canceled") {
+			t.Errorf("%d lines: %.2000s", lines, out.String())
+		}
 	})
 }

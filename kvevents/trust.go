@@ -204,7 +204,7 @@ func (f *Feed) judgeHistory() (trust telemetry.Trust, reason string, settled boo
 		return blind, h.why, true
 	case h.unsure:
 		if f.o.Replay.Network != "" {
-			return degraded, fmt.Sprint("reconnected, and the replay is unanswered: ", h.unanswered), true
+			return degraded, fmt.Sprint("batches may be missing, and the replay is unanswered: ", h.unanswered), true
 		}
 		return degraded, "reconnected; the next event will show whether one was missed", true
 	}
