@@ -136,7 +136,7 @@ func (a *app) newWeb(cfg *config.Config, decisions *route.Ring) error {
 		Decisions: decisions, Explain: a.proxy.Explain,
 		Routing: a.routing, Work: a.work, Residency: a.residency, GPUs: a.gpus,
 		Config: func() any { return a.current.Load().Values() }, Reload: func() web.Reloaded { return a.reload("POST /-/reload") },
-		Ready: a.ready, Token: token, Loopback: onLoopback(cfg.Admin.Listen),
+		Ready: a.ready, Token: token, Loopback: onLoopback(cfg.Admin.Listen), Log: a.log,
 	})
 	return nil
 }

@@ -3,35 +3,88 @@ package gpu
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
+
+// owner is an Owner and whether a source runs on its host. The GPUs of one
+// that has a source of its own come from there and from nowhere else.
+type owner struct {
+	Owner
+	sourced bool
+}
+
+func newOwners(list []Owner, feeds []*feed) []owner {
+	owners := make([]owner, 0, len(list))
+	for _, o := range list {
+		sourced := slices.ContainsFunc(feeds, func(f *feed) bool { return sameHost(f.Host(), o.Host) })
+		owners = append(owners, owner{o, sourced})
+	}
+	return owners
+}
 
 // unowned is what a GPU belongs to that no engine lists.
 var unowned = []string{""}
 
-// ownersOfLocked names the engines that run on a GPU. An index says little
-// where several machines have GPUs, so engines on the source's own host come
-// first; else those that list the index, as long as that is no guess: one
-// engine, or one source for all of them.
-func (s *Sampler) ownersOfLocked(d *device) []string {
-	host := d.feed.Host()
-	var here, anywhere []string
-	for _, o := range s.owners {
-		if !slices.Contains(o.GPUs, d.last.Index) {
+// ownersLocked names the engines that run on each GPU. An index says little
+// where several machines have GPUs, so engines on the host of one of the GPU's
+// sources come first; else those that list the index and have no source on
+// their own host, as long as that is no guess: GPUs of one machine, and one
+// engine or one source for all.
+func (s *Sampler) ownersLocked() map[*device][]string {
+	all := make(map[*device][]string, len(s.devices))
+	unclaimed := map[int][]*device{} // by index
+	for _, d := range s.devices {
+		if here := s.hereLocked(d); len(here) > 0 {
+			all[d] = here
 			continue
 		}
-		anywhere = append(anywhere, o.Engine)
-		if sameHost(o.Host, host) {
-			here = append(here, o.Engine)
+		unclaimed[d.last.Index] = append(unclaimed[d.last.Index], d)
+	}
+	for index, list := range unclaimed {
+		names := s.strayLocked(index)
+		if len(names) == 0 || len(names) > 1 && len(s.feeds) > 1 || !oneMachine(list) {
+			names = unowned
+		}
+		for _, d := range list {
+			all[d] = names
 		}
 	}
-	switch {
-	case len(here) > 0:
-		return here
-	case len(anywhere) == 1, len(anywhere) > 1 && len(s.feeds) == 1:
-		return anywhere
+	return all
+}
+
+// hereLocked names the engines that list a GPU on its own machine.
+func (s *Sampler) hereLocked(d *device) (names []string) {
+	for i := range s.owners {
+		o := &s.owners[i]
+		if o.sourced && slices.Contains(o.GPUs, d.last.Index) && slices.ContainsFunc(d.seen, func(f *feed) bool { return sameHost(o.Host, f.Host()) }) {
+			names = append(names, o.Engine)
+		}
 	}
-	return unowned
+	return names
+}
+
+// strayLocked names the engines that list an index and have no source on their
+// own host.
+func (s *Sampler) strayLocked(index int) (names []string) {
+	for i := range s.owners {
+		if o := &s.owners[i]; !o.sourced && slices.Contains(o.GPUs, index) {
+			names = append(names, o.Engine)
+		}
+	}
+	return names
+}
+
+// oneMachine reports whether all of these GPUs are known to be in one machine.
+func oneMachine(list []*device) bool {
+	for _, d := range list[1:] {
+		if !slices.ContainsFunc(d.seen, func(f *feed) bool {
+			return slices.ContainsFunc(list[0].seen, func(g *feed) bool { return sameHost(f.Host(), g.Host()) })
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // sameHost compares the names of two machines; this one has many.
@@ -50,25 +103,29 @@ func thisHost(name string) bool {
 // unownedLocked says what to set where a GPU belongs to no engine or an engine
 // names no GPU.
 func (s *Sampler) unownedLocked() string {
-	listed := slices.ContainsFunc(s.owners, func(o Owner) bool { return len(o.GPUs) > 0 })
-	if !listed {
+	if !slices.ContainsFunc(s.owners, func(o owner) bool { return len(o.GPUs) > 0 }) {
 		return "no engine says which GPUs it runs on; set engines[].gpus, such as gpus: [0, 1]"
 	}
-	for _, d := range s.devices {
-		if host := d.feed.Host(); slices.Equal(s.ownersOfLocked(d), unowned) && s.listedLocked(d.last.Index) > 1 {
-			return "more than one engine lists a GPU of that index and none runs on " + hostOr(host) + "; name the exporter's host in gpu.dcgm as the engine's URL does"
+	var hosts []string
+	for d, names := range s.ownersLocked() {
+		if slices.Equal(names, unowned) && len(s.strayLocked(d.last.Index)) > 0 {
+			hosts = append(hosts, hostOr(d.feed.Host()))
 		}
 	}
-	return ""
+	if len(hosts) == 0 {
+		return ""
+	}
+	slices.Sort(hosts)
+	return "whose GPUs are those of " + some(slices.Compact(hosts)) + " is unclear: engines list their indexes and none runs there; name the exporter's host in gpu.dcgm as the engine's URL does"
 }
 
-func (s *Sampler) listedLocked(index int) (n int) {
-	for _, o := range s.owners {
-		if slices.Contains(o.GPUs, index) {
-			n++
-		}
+// some names the first few of a list.
+func some(list []string) string {
+	const most = 4
+	if len(list) <= most {
+		return strings.Join(list, ", ")
 	}
-	return n
+	return strings.Join(list[:most], ", ") + " and " + strconv.Itoa(len(list)-most) + " more"
 }
 
 func hostOr(host string) string {

@@ -54,7 +54,7 @@ type Sampler struct {
 
 	mu      sync.Mutex // guards the following
 	off     bool
-	owners  []Owner
+	owners  []owner
 	feeds   []*feed
 	devices map[string]*device // by UUID, else by source and index
 	swept   time.Time          // when silent ones were looked for last
@@ -74,7 +74,8 @@ type feed struct {
 
 // device is one GPU.
 type device struct {
-	feed  *feed
+	feed  *feed   // who speaks for it
+	seen  []*feed // all that told of it
 	last  Sample
 	heard time.Time // when the last sample came; At may be the source's clock
 	ring  ring
@@ -92,7 +93,7 @@ func New(o Options, log *telemetry.Log) *Sampler {
 func (s *Sampler) Apply(o Options) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.off, s.owners = o.Off, o.Owners
+	s.off = o.Off
 	old := s.feeds
 	s.feeds = nil
 	for _, source := range o.Sources {
@@ -111,6 +112,7 @@ func (s *Sampler) Apply(o Options) {
 			s.start(f)
 		}
 	}
+	s.owners = newOwners(o.Owners, s.feeds)
 	for _, f := range old {
 		f.gone = true
 		if f.stop != nil {
@@ -118,6 +120,7 @@ func (s *Sampler) Apply(o Options) {
 		}
 	}
 	for key, d := range s.devices {
+		d.seen = slices.DeleteFunc(d.seen, func(f *feed) bool { return f.gone })
 		if d.feed.gone {
 			delete(s.devices, key)
 		}
@@ -227,13 +230,17 @@ func (s *Sampler) keepLocked(f *feed, sample Sample, now time.Time) {
 	sample.Name, sample.UUID = clip(sample.Name), clip(sample.UUID)
 	key := cmp.Or(sample.UUID, f.Name()+" "+strconv.Itoa(sample.Index))
 	d := s.devices[key]
-	switch {
-	case d == nil && len(s.devices) >= maxDevices:
+	if d == nil && len(s.devices) >= maxDevices {
 		return
-	case d == nil:
+	}
+	if d == nil {
 		d = &device{feed: f}
 		s.devices[key] = d
-	case d.feed != f && !takesOver(f, d, now):
+	}
+	if !slices.Contains(d.seen, f) {
+		d.seen = append(d.seen, f)
+	}
+	if d.feed != f && !takesOver(f, d, now) {
 		return
 	}
 	d.feed, d.last, d.heard = f, sample, now
@@ -241,13 +248,14 @@ func (s *Sampler) keepLocked(f *feed, sample Sample, now time.Time) {
 }
 
 // takesOver decides between two sources that see the same GPU: the finer one
-// speaks for it, the other only while that one is silent.
+// speaks for it, the other only while that one is silent. Two of nearly one
+// pace do not take turns, since what is measured of either varies.
 func takesOver(f *feed, d *device, now time.Time) bool {
 	was, is := d.feed.interval, f.interval
 	if silent := max(3*was, 2*dcgmSteady); now.Sub(d.heard) > silent {
 		return true
 	}
-	return is > 0 && (was == 0 || is < was)
+	return is > 0 && (was == 0 || is < was*3/4)
 }
 
 // Snapshot returns the newest sample of every GPU heard of in the last ten
@@ -257,11 +265,11 @@ func (s *Sampler) Snapshot() []Device {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []Device
-	for _, d := range s.devices {
+	for d, names := range s.ownersLocked() {
 		if d.heard.Before(oldest) {
 			continue
 		}
-		for _, name := range s.ownersOfLocked(d) {
+		for _, name := range names {
 			v := &d.last
 			list = append(list, Device{
 				Engine: name, Index: v.Index, Name: v.Name, Utilization: v.Utilization,
@@ -287,8 +295,8 @@ func (s *Sampler) Series(since time.Time) []Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []Series
-	for _, d := range s.devices {
-		for _, name := range s.ownersOfLocked(d) {
+	for d, names := range s.ownersLocked() {
+		for _, name := range names {
 			one := Series{Engine: name, Index: d.last.Index, Source: d.feed.Name(), Interval: d.feed.interval}
 			if d.ring.after(since, &one); len(one.Times) > 0 {
 				list = append(list, one)

@@ -250,7 +250,8 @@ func TestNotes(t *testing.T) {
 }
 
 // Who runs on which GPU: the source's own host counts first, then indexes as
-// long as they say enough.
+// long as they say enough. An engine whose machine has a source never gets
+// another machine's GPUs.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	a, b := Owner{"a", "h1", []int{0, 1}}, Owner{"b", "h2", []int{0}}
@@ -263,8 +264,13 @@ func TestOwners(t *testing.T) {
 		"one source, one owner":             {[]string{"x"}, []Owner{a}, "a", ""},
 		"one source, two engines on a GPU":  {[]string{"x"}, []Owner{a, b}, "a b", ""},
 		"two machines by their names":       {[]string{"H1", "h2"}, []Owner{a, b}, "a b", ""},
-		"two machines under other names":    {[]string{"10.0.0.1", "10.0.0.2"}, []Owner{a, b}, "- -", "more than one engine lists a GPU of that index and none runs on 10.0.0"},
-		"two machines, one engine":          {[]string{"h1", "h2"}, []Owner{a}, "a a", ""},
+		"two machines under other names":    {[]string{"10.0.0.1", "10.0.0.2"}, []Owner{a, b}, "- -", "whose GPUs are those of 10.0.0.1, 10.0.0.2 is unclear"},
+		"two machines, one engine":          {[]string{"h1", "h2"}, []Owner{a}, "- a", ""},
+		"this machine and an engine's own":  {[]string{"", "h1"}, []Owner{a}, "- a", ""},
+		"an engine's machine of two":        {[]string{"h1", "x"}, []Owner{a, b}, "a b", ""},
+		"one engine, none of the machines":  {[]string{"x", "", "y"}, []Owner{b}, "- - -", "whose GPUs are those of this machine, x, y is unclear"},
+		"two engines, another's machine":    {[]string{"h1", "x"}, []Owner{a, b, {"c", "h3", []int{0}}}, "- a", "whose GPUs are those of x is unclear"},
+		"many machines":                     {[]string{"f", "e", "d", "c", "b", "a"}, []Owner{b}, "- - - - - -", "whose GPUs are those of a, b, c, d and 2 more is unclear"},
 		"this machine":                      {[]string{"", "h2"}, []Owner{{"a", "localhost", []int{0}}, b}, "a b", ""},
 		"this machine has many names":       {[]string{"127.0.0.1"}, []Owner{{"a", "::1", []int{0}}, {"b", "h2", []int{0}}}, "a", ""},
 		"an index that nobody lists":        {[]string{"h1"}, []Owner{{"a", "h1", []int{3}}}, "-", ""},
@@ -320,6 +326,54 @@ func TestTwoSourcesOfOneGPU(t *testing.T) {
 			t.Errorf("interval %s", d)
 		}
 	})
+}
+
+// Two sources of nearly one pace do not take a GPU from each other, however
+// their measured paces vary.
+func TestSourcesOfOnePaceTakeNoTurns(t *testing.T) {
+	t.Parallel()
+	x, y := newFake("x", ""), newFake("y", "")
+	play(t, Options{Sources: []Source{x, y}}, func(t *testing.T, s *Sampler) {
+		for i := range 10 {
+			x.steps <- one("u", 0, 0.1, time.Second+time.Duration(i%2)*100*time.Millisecond)
+			synctest.Wait()
+			y.steps <- one("u", 0, 0.2, time.Second+time.Duration((i+1)%2)*100*time.Millisecond)
+			synctest.Wait()
+			if got := s.Snapshot()[0].Source; got != "x" {
+				t.Fatalf("round %d: %s speaks", i, got)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A GPU that two sources tell of is on the machine of both, whichever speaks.
+func TestOwnerBySourceThatIsSilent(t *testing.T) {
+	t.Parallel()
+	local, exporter := newFake("local", ""), newFake("exporter", "node1")
+	for _, host := range []string{"127.0.0.1", "node1"} {
+		s := New(Options{Sources: []Source{local, exporter}, Owners: []Owner{{"a", host, []int{0}}}}, nil)
+		for i, every := range []time.Duration{500 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+			s.take(s.feeds[i%2], one("u", 0, 0.1, every))
+			if i == 0 {
+				continue // only one of them is known to see it
+			}
+			want(t, host, devices(s), "a#0 exporter 0.10 100ms")
+		}
+		s.Apply(Options{Sources: []Source{exporter}, Owners: []Owner{{"a", "127.0.0.1", []int{0}}, {"b", "node1", []int{0}}}})
+		want(t, "without the other", devices(s), "b#0 exporter 0.10 100ms")
+	}
+}
+
+// A GPU that was replaced stays for ten minutes beside its successor; that makes
+// no second machine.
+func TestOwnerOfAReplacedGPU(t *testing.T) {
+	t.Parallel()
+	s := New(Options{Sources: []Source{newFake("x", "h9")}, Owners: []Owner{{"a", "h1", []int{0}}}}, nil)
+	s.take(s.feeds[0], one("old", 0, 0.1, time.Second))
+	s.take(s.feeds[0], one("new", 0, 0.1, time.Second))
+	want(t, "both", devices(s), "a#0 x 0.10 1s; a#0 x 0.10 1s")
+	want(t, "note", s.Note(), "")
 }
 
 // GPUs without a UUID are told apart by source and index, and sources cannot

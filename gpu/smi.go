@@ -39,6 +39,7 @@ type SMI struct {
 	path     string
 	interval time.Duration
 	silence  time.Duration
+	ends     time.Duration
 	stuck    <-chan error // of a child that was killed and did not end
 }
 
@@ -50,7 +51,7 @@ var errStuck = errors.New("it was killed and does not end; its driver hangs")
 
 // NewSMI returns a source that runs the program at path.
 func NewSMI(path string) *SMI {
-	return &SMI{path: path, interval: smiInterval, silence: smiSilence}
+	return &SMI{path: path, interval: smiInterval, silence: smiSilence, ends: smiEnds}
 }
 
 // Name implements Source.
@@ -139,7 +140,7 @@ func (s *SMI) run(ctx context.Context, fields []string, deliver func(Reading)) e
 func (s *SMI) wait(cmd *exec.Cmd) (ended error, gone bool) {
 	waited := make(chan error, 1)
 	go func() { waited <- cmd.Wait() }()
-	limit := time.NewTimer(smiEnds)
+	limit := time.NewTimer(s.ends)
 	defer limit.Stop()
 	select {
 	case ended = <-waited:

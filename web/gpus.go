@@ -96,7 +96,8 @@ func (s *Server) gpu(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusBadRequest, "invalid_request", "since must be a time like 2026-01-02T15:04:05.000Z, not "+quote(text))
 			return
 		}
-		since = t
+		// Stamps are cut to milliseconds; who sends the last one back has seen all of that millisecond.
+		since = t.Truncate(time.Millisecond).Add(time.Millisecond - time.Nanosecond)
 	}
 	reply(w, http.StatusOK, s.history(since, r.URL.Query().Get("engine")))
 }

@@ -23,7 +23,7 @@ func (s *Server) knownHost(r *http.Request) bool {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "localhost" || slices.Contains(s.o.Hosts, host) {
+	if host == "localhost" {
 		return true
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -63,11 +63,21 @@ func allow(next http.Handler, methods ...string) http.Handler {
 	})
 }
 
+// elsewhere reports whether a browser asks for another site's page, or for one
+// of this host's other ports. What somebody typed or had as a bookmark is none.
+func elsewhere(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}
+
 // guarded admits who holds the token, or anyone on this machine if none is
-// set.
+// set. A foreign page is refused whatever the method: it could not read a
+// profile, but it could make this process take one after the other.
 func (s *Server) guarded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch given := bearer(r); {
+		case elsewhere(r):
+			fail(w, http.StatusForbidden, "invalid_request", "requests from pages of another origin are refused; open the address itself")
 		case *s.token.Load() == "" && s.o.Loopback:
 			next(w, r)
 		case *s.token.Load() == "":

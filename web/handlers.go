@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"ramjet/probe"
+	"ramjet/wire"
 )
 
 // livez answers while the process serves; ramjet health asks it.
@@ -111,16 +112,6 @@ func reply(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// errorTypes gives the OpenAI error type of a status; the rest are faults of
-// the request.
-var errorTypes = map[int]string{
-	http.StatusUnauthorized:        "authentication_error",
-	http.StatusNotFound:            "not_found_error",
-	http.StatusTooManyRequests:     "rate_limit_error",
-	http.StatusInternalServerError: "server_error",
-	http.StatusNotImplemented:      "server_error",
-}
-
 // errorView is an error in the shape of the OpenAI API.
 type errorView struct {
 	Message string  `json:"message"`
@@ -130,11 +121,8 @@ type errorView struct {
 }
 
 func newError(status int, code, message string) errorView {
-	kind := errorTypes[status]
-	if kind == "" {
-		kind = "invalid_request_error"
-	}
-	return errorView{Message: message, Type: kind, Code: code}
+	like := wire.Error{Status: status}
+	return errorView{Message: message, Type: like.Type(wire.DialectOpenAI), Code: code}
 }
 
 // fail writes an error in the shape of the OpenAI API.

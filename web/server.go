@@ -1,6 +1,7 @@
 package web
 
 import (
+	"log" //nolint:depguard // net/http hands its complaints to nothing else
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -69,8 +70,8 @@ type Options struct {
 	// Loopback is true if the listener can be reached from this machine
 	// alone.
 	Loopback bool
-	// Hosts are further names by which the listener may be addressed.
-	Hosts []string
+	// Log takes what the server itself complains of. nil = nobody does.
+	Log *telemetry.Log
 }
 
 // Routing is how decisions are made.
@@ -97,8 +98,12 @@ type Residency struct {
 	IndexBlocks    int
 }
 
-// wrongTokenDelay slows the guessing of tokens.
-const wrongTokenDelay = 500 * time.Millisecond
+const (
+	// wrongTokenDelay slows the guessing of tokens.
+	wrongTokenDelay = 500 * time.Millisecond
+	// readLimit is how long a request may take to come in.
+	readLimit = 30 * time.Second
+)
 
 // Server answers the admin port's requests. Run must be going for it to know
 // rates.
@@ -109,7 +114,8 @@ type Server struct {
 	wrong chan struct{} // bounds the delayed answers
 	mux   *http.ServeMux
 
-	dryRuns chan struct{} // bounds the bodies held for them
+	dryRuns    chan struct{} // bounds the bodies held for them
+	dryRunWait time.Duration
 
 	recent *telemetry.Recent
 	flows  flows
@@ -126,7 +132,10 @@ func New(o Options) *Server {
 	if o.Started.IsZero() {
 		o.Started = time.Now()
 	}
-	s := &Server{o: o, delay: wrongTokenDelay, wrong: make(chan struct{}, 32), mux: http.NewServeMux(), dryRuns: make(chan struct{}, 2), recent: telemetry.NewRecent(o.Metrics)}
+	s := &Server{
+		o: o, delay: wrongTokenDelay, wrong: make(chan struct{}, 32), mux: http.NewServeMux(), recent: telemetry.NewRecent(o.Metrics),
+		dryRuns: make(chan struct{}, 2), dryRunWait: dryRunWait,
+	}
 	s.rest.wake = make(chan struct{}, 1)
 	s.SetToken(o.Token)
 	s.routes()
@@ -153,9 +162,10 @@ func (s *Server) HTTPServer() *http.Server {
 	srv := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
+		ReadTimeout:       readLimit,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          log.New(complaints{s.o.Log}, "", 0),
 	}
 	srv.RegisterOnShutdown(s.hub.close) // or a page that looks on would hold up every stop
 	return srv
@@ -173,8 +183,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.knownHost(r) {
+		instead := "its address or a name without dots"
+		if s.o.Loopback {
+			instead = "127.0.0.1 or localhost"
+		}
 		fail(w, http.StatusMisdirectedRequest, "invalid_request", "this is the admin port of Ramjet; it does not answer for host "+quote(r.Host)+
-			" (add the name to the listener's hosts, or use its address)")
+			" (use "+instead+", or send the admin token)")
 		return
 	}
 	if !sameOrigin(r) {

@@ -23,12 +23,15 @@ type world struct {
 	made    int
 
 	reportedAge float64 // of what engines said of themselves; 0 = a second
+	source      string  // of GPU figures
+	twins       bool    // an engine's GPUs are in machines of their own, and have one index
 }
 
 type worldEngine struct {
 	name, profile, state, reason, trust, trustReason string
 	since                                            time.Time
 	load                                             float64 // 0..1
+	leases                                           fields  // nil = by the load
 	habit                                            string  // busy, idle, saturated, waits, bursts
 }
 
@@ -38,7 +41,7 @@ func stampOf(t time.Time) string { return t.UTC().Format(stampForm) }
 
 // newWorld has n engines that are ready.
 func newWorld(n int) *world {
-	w := &world{models: []string{"qwen3.8-flash-next"}, gpus: 2, started: time.Now().Add(-3 * time.Hour), rate: 4, random: rand.New(rand.NewPCG(1, uint64(n)))}
+	w := &world{models: []string{"qwen3.8-flash-next"}, gpus: 2, source: "nvidia-smi", started: time.Now().Add(-3 * time.Hour), rate: 4, random: rand.New(rand.NewPCG(1, uint64(n)))}
 	habits := []string{"bursts", "saturated", "waits", "idle", "busy"}
 	for i := range n {
 		e := worldEngine{name: fmt.Sprintf("engine-%03d", i), profile: []string{"mtp", "standard"}[i%2], state: "ready",
@@ -87,6 +90,10 @@ func (w *world) engine(e *worldEngine, i int, now time.Time) fields {
 	if usable && e.habit != "idle" {
 		prefill, decode = int(e.load*3*wave), 1+int(e.load*14*wave)
 	}
+	leases := e.leases
+	if leases == nil {
+		leases = fields{"prefill": prefill, "decode": decode}
+	}
 	share := e.load / max(w.total(), 0.01)
 	rates := fields{"requests_per_s": w.rate * share, "prompt_tokens_per_s": w.rate * share * 5100, "cached_tokens_per_s": w.rate * share * 3900, "output_tokens_per_s": w.rate * share * 180}
 	if !usable {
@@ -97,19 +104,20 @@ func (w *world) engine(e *worldEngine, i int, now time.Time) fields {
 		var list []fields
 		for g := range w.gpus {
 			u, p := w.device(e, i, g, now)
+			index, source := w.place(i, g)
 			throttle := []string{}
 			if e.habit == "saturated" && g == 0 {
 				throttle = []string{"sw_power_cap"}
 			}
-			list = append(list, fields{"index": i*w.gpus%8 + g, "name": "NVIDIA H200", "utilization": u, "memory_used_bytes": int64(118) << 30, "memory_total_bytes": int64(141) << 30,
-				"power_w": p, "power_limit_w": 700, "temperature_c": 44 + 30*u, "sm_clock_hz": int64(1.98e9), "throttle": throttle, "age_s": 0.3, "source": "nvidia-smi", "interval_s": 0.5})
+			list = append(list, fields{"index": index, "name": "NVIDIA H200", "utilization": u, "memory_used_bytes": int64(118) << 30, "memory_total_bytes": int64(141) << 30,
+				"power_w": p, "power_limit_w": 700, "temperature_c": 44 + 30*u, "sm_clock_hz": int64(1.98e9), "throttle": throttle, "age_s": 0.3, "source": source, "interval_s": 0.5})
 		}
 		gpus = list
 	}
 	return fields{
 		"name": e.name, "url": "http://10.0.0." + fmt.Sprint(i%250+1) + ":8000", "profile": e.profile, "state": e.state, "state_reason": e.reason, "state_since": stampOf(e.since),
 		"trust": e.trust, "trust_reason": e.trustReason, "models": w.models, "block_tokens": 784, "kv_blocks": 1913, "kv_capacity_tokens": 1499792, "index_blocks": 950 + i,
-		"leases": fields{"prefill": prefill, "decode": decode}, "lease_tokens": 2210 * decode, "queue_tokens": prefill * 1800, "prefill_tokens_per_s": 10100,
+		"leases": leases, "lease_tokens": 2210 * decode, "queue_tokens": prefill * 1800, "prefill_tokens_per_s": 10100,
 		"seconds_per_token":  fields{"1": 0.0054, "8": 0.008, "16": 0.0101},
 		"match_tokens_total": 81000000 + int(phase*1000), "cached_tokens_total": 80500000 + int(phase*990), "ttft_p50_s": 0.12 + 0.1*wave, "ttft_p99_s": 1.1 + wave, "tpot_p50_s": 0.009 + 0.003*wave,
 		"errors_per_s": 0, "totals": fields{"prompt_tokens": 120000000, "output_tokens": 4000000, "duplicate_prefill_tokens": 31000, "forgone_cached_tokens": 9000},
@@ -147,6 +155,14 @@ func (w *world) device(e *worldEngine, i, g int, at time.Time) (utilization, pow
 	}
 	utilization = math.Round(min(max(utilization, 0), 1)*100) / 100
 	return utilization, math.Round(110 + 570*utilization)
+}
+
+// place is what tells a GPU of an engine from its others.
+func (w *world) place(i, g int) (index int, source string) {
+	if w.twins {
+		return 0, fmt.Sprint("dcgm node", g)
+	}
+	return i*w.gpus%8 + g, w.source
 }
 
 func (w *world) tokens(e *worldEngine, i int, at time.Time) (prefill, decode float64) {
@@ -194,7 +210,8 @@ func (w *world) gpuOf(only string, from, now time.Time) fields {
 				u, p := w.device(e, i, g, at)
 				utilization, power, memory = append(utilization, u), append(power, p), append(memory, 118<<30)
 			}
-			series = append(series, fields{"engine": e.name, "index": i*w.gpus%8 + g, "source": "nvidia-smi", "interval_s": 0.5, "time": stamps, "utilization": utilization, "power_w": power, "memory_used_bytes": memory})
+			index, source := w.place(i, g)
+			series = append(series, fields{"engine": e.name, "index": index, "source": source, "interval_s": 0.5, "time": stamps, "utilization": utilization, "power_w": power, "memory_used_bytes": memory})
 		}
 	}
 	return fields{"interval_s": 0.5, "note": w.note, "series": series, "tokens": fields{"time": stamps, "engines": lines}}

@@ -58,13 +58,15 @@ export function replace(node, ...children) {
 }
 
 // list keeps one child for each item, made once and used again: same key, same
-// node. update is called for every item in order.
+// node. update is called for every item in order. Items of one key get a child
+// each, or all but the last would be left behind for ever.
 export function list(parent, items, key, make, update) {
   const old = parent.listed || new Map();
   const now = new Map();
   let at = parent.firstElementChild;
   for (const item of items) {
-    const k = key(item);
+    let k = key(item);
+    while (now.has(k)) k += ' again';
     let entry = old.get(k);
     if (!entry) entry = make(item);
     old.delete(k);

@@ -2,7 +2,7 @@
 // minutes: the shape of bursts, an idle replica, a saturated one and one that
 // waits look different at a glance.
 import { h, text, attr, style, list, replace } from './dom.js';
-import { store } from './store.js';
+import { store, deviceKey } from './store.js';
 import { history } from './live.js';
 import { mark, STATE_WORDS } from './marks.js';
 import { sized, peaks, bridge, area, line, greatest, colours } from './chart.js';
@@ -136,6 +136,7 @@ export function gpuView() {
     speak();
   });
   only.addEventListener('input', () => update(['topology']));
+  store.on('link', () => { if (store.link.word === 'live') seen.forEach((name) => history(name)); }); // what was missed meanwhile
 
   return {
     node,
@@ -182,7 +183,7 @@ function engineRows(engine) {
     parts.state.set(e.state, STATE_WORDS[e.state]);
     const leases = e.leases || { prefill: 0, decode: 0 };
     text(parts.load, f.whole(leases.prefill) + ' prefill · ' + f.whole(leases.decode) + ' decode · queue ' + f.count(e.queue_tokens) + ' tokens');
-    rows = list(parts.devices, e.gpus || [], (g) => g.index, () => {
+    rows = list(parts.devices, e.gpus || [], deviceKey, () => {
       const made = strip('device');
       replace(made.name, h('b', {}), h('span', { class: 'note' }), h('span', { class: 'note' }));
       return made;
@@ -211,7 +212,7 @@ function engineRows(engine) {
     drawTokens(prefill, tokens, 'prefill', from, now, moment);
     drawTokens(decode, tokens, 'decode', from, now, moment);
     const series = store.gpus.get(shown.name) || new Map();
-    for (const [index, row] of rows) drawDevice(row, series.get(index), from, now, moment, past);
+    for (const [key, row] of rows) drawDevice(row, series.get(key), from, now, moment, past);
     const word = judge(shown, series, tokens, now);
     text(verdict, word[0]);
     attr(verdict, 'title', word[1]);
@@ -222,9 +223,9 @@ function engineRows(engine) {
     const tokens = store.tokens.get(shown.name);
     const i = tokens ? tokens.at(moment) : -1;
     const parts = i < 0 ? [] : ['prefill ' + f.rate(tokens.columns.prefill[i]), 'decode ' + f.rate(tokens.columns.decode[i])];
-    for (const [index, series] of store.gpus.get(shown.name) || []) {
+    for (const series of (store.gpus.get(shown.name) || new Map()).values()) {
       const j = series.at(moment);
-      if (j >= 0) parts.push('GPU ' + index + ' ' + f.percent(series.columns.utilization[j]) + ' ' + f.watts(series.columns.power[j]));
+      if (j >= 0) parts.push('GPU ' + series.index + ' ' + f.percent(series.columns.utilization[j]) + ' ' + f.watts(series.columns.power[j]));
     }
     return parts.join(', ');
   }

@@ -31,7 +31,10 @@ function open() {
     say('live', '');
     store.takeTopology(JSON.parse(e.data));
   });
-  source.addEventListener('gpu', (e) => store.takeGPU(JSON.parse(e.data)));
+  source.addEventListener('gpu', (e) => {
+    // A device that another source speaks for now has a past that was not told here.
+    for (const engine of store.takeGPU(JSON.parse(e.data))) if (asked.delete(engine)) history(engine);
+  });
   source.addEventListener('decision', (e) => {
     pending.push(JSON.parse(e.data));
     if (!planned) {

@@ -3,6 +3,10 @@
 const KEPT_SAMPLES = 1200; // ten minutes at 2 Hz
 const KEPT_DECISIONS = 500;
 
+// deviceKey tells the GPUs of one engine apart: two machines have the same
+// indexes.
+export const deviceKey = (gpu) => gpu.index + ' ' + gpu.source;
+
 // Series is columns of numbers over time, oldest first; at most ten minutes.
 class Series {
   constructor(columns) {
@@ -12,16 +16,18 @@ class Series {
 
   get last() { return this.t.length ? this.t[this.t.length - 1] : 0; }
 
-  // add takes samples that are newer than the last one, or older than the first.
+  // add takes samples, oldest first, wherever they belong: some fill what was
+  // missed while the connection was broken. What is there already stays.
   add(times, columns) {
     const t = parsed(times);
-    if (this.t.length && t.length && t[0] < this.t[0]) this.#before(t, columns);
-    let from = 0;
-    if (this.t.length) while (from < t.length && t[from] <= this.last) from++;
-    for (let i = from; i < t.length; i++) this.t.push(t[i]);
-    for (const name of Object.keys(this.columns)) {
-      const to = this.columns[name];
-      for (let i = from; i < t.length; i++) to.push(value(columns[name], i));
+    if (!t.length) return;
+    if (t[0] <= this.last) this.#merge(t, columns);
+    else {
+      for (const x of t) this.t.push(x);
+      for (const name of Object.keys(this.columns)) {
+        const to = this.columns[name];
+        for (let i = 0; i < t.length; i++) to.push(value(columns[name], i));
+      }
     }
     const extra = this.t.length - KEPT_SAMPLES;
     if (extra > 60) {
@@ -30,14 +36,19 @@ class Series {
     }
   }
 
-  #before(t, columns) {
-    let n = 0;
-    while (n < t.length && t[n] < this.t[0]) n++;
-    this.t = t.slice(0, n).concat(this.t);
-    for (const name of Object.keys(this.columns)) {
-      const earlier = new Array(n);
-      for (let i = 0; i < n; i++) earlier[i] = value(columns[name], i);
-      this.columns[name] = earlier.concat(this.columns[name]);
+  #merge(t, columns) {
+    const names = Object.keys(this.columns);
+    const old = { t: this.t, columns: this.columns };
+    this.t = [];
+    this.columns = Object.fromEntries(names.map((name) => [name, []]));
+    for (let i = 0, j = 0; i < old.t.length || j < t.length;) {
+      const kept = j === t.length || old.t[i] <= t[j];
+      const at = kept ? old.t[i] : t[j];
+      this.t.push(at);
+      for (const name of names) this.columns[name].push(kept ? old.columns[name][i] : value(columns[name], j));
+      if (kept) i++;
+      else j++;
+      while (j < t.length && t[j] <= at) j++;
     }
   }
 
@@ -77,7 +88,7 @@ export const store = {
   gpuInterval: 0.5,
   gpuNote: null,
   tokens: new Map(), // engine -> Series prefill, decode
-  gpus: new Map(), // engine -> Map of index -> Series utilization, power, memory
+  gpus: new Map(), // engine -> Map of deviceKey -> Series utilization, power, memory
   decisions: [], // newest first
   seen: 0, // decisions that came, for those who count
 
@@ -104,7 +115,19 @@ export const store = {
     this.topology = t;
     this.received = performance.now();
     this.gpuNote = t.gpu_note ?? this.gpuNote;
+    this.drop(t.engines);
     this.tell('topology');
+  },
+
+  // drop forgets the devices that no engine has any more, or that another source
+  // speaks for now.
+  drop(engines) {
+    const present = new Map(engines.map((e) => [e.name, new Set((e.gpus || []).map(deviceKey))]));
+    for (const [name, devices] of this.gpus) {
+      const keep = present.get(name);
+      for (const key of devices.keys()) if (!keep || !keep.has(key)) devices.delete(key);
+      if (!devices.size) this.gpus.delete(name);
+    }
   },
 
   // forget drops what another process had counted.
@@ -115,7 +138,9 @@ export const store = {
     this.tell('restart');
   },
 
+  // takeGPU returns the engines that have a device of which nothing was known.
   takeGPU(v) {
+    const fresh = new Set();
     if (v.interval_s) this.gpuInterval = v.interval_s;
     this.gpuNote = v.note ?? null;
     const tokens = v.tokens || { time: [], engines: [] };
@@ -127,13 +152,18 @@ export const store = {
       if (!one.time || !one.time.length) continue;
       if (!this.gpus.has(one.engine)) this.gpus.set(one.engine, new Map());
       const devices = this.gpus.get(one.engine);
-      if (!devices.has(one.index)) devices.set(one.index, new Series(['utilization', 'power', 'memory']));
-      const series = devices.get(one.index);
-      series.source = one.source;
+      const key = deviceKey(one);
+      if (!devices.has(key)) {
+        devices.set(key, new Series(['utilization', 'power', 'memory']));
+        fresh.add(one.engine);
+      }
+      const series = devices.get(key);
+      series.index = one.index;
       series.interval = one.interval_s;
       series.add(one.time, { utilization: one.utilization, power: one.power_w, memory: one.memory_used_bytes });
     }
     this.tell('gpu');
+    return fresh;
   },
 
   // takeDecisions adds records, newest first, that are not there yet.

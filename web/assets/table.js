@@ -5,7 +5,6 @@ import { mark, STATES } from './marks.js';
 import * as f from './format.js';
 
 const order = (word) => STATES.length - STATES.indexOf(word);
-const requests = (e) => (e.leases ? e.leases.prefill + e.leases.decode : -1);
 
 // A column: title, text, what to sort by.
 const COLUMNS = [
@@ -16,7 +15,7 @@ const COLUMNS = [
   ['Reason', (e) => e.state_reason, (e) => e.state_reason],
   ['Trust', null, (e) => e.trust],
   ['Prefill', (e) => f.whole(e.leases && e.leases.prefill), (e) => (e.leases ? e.leases.prefill : -1)],
-  ['Decode', (e) => f.whole(e.leases && e.leases.decode), requests],
+  ['Decode', (e) => f.whole(e.leases && e.leases.decode), (e) => (e.leases ? e.leases.decode : -1)],
   ['Queue, tokens', (e) => f.count(e.queue_tokens), (e) => e.queue_tokens],
   ['KV used', (e) => f.percent(e.reported && e.reported.kv_usage), (e) => (e.reported ? e.reported.kv_usage : -1)],
   ['Match predicted', (e) => f.percent(e.match_share), (e) => e.match_share],
