@@ -423,7 +423,7 @@ func checkPlaces(t *testing.T, data []byte) {
 		}
 		return
 	}
-	lines := strings.Count(string(data), "\n") + 1
+	lines := len(yamlBreak.Split(string(data), -1))
 	var problems Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("error is a %T", err)

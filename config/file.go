@@ -81,13 +81,14 @@ var (
 	yamlLine = regexp.MustCompile(`^line (\d+): `)
 	// The library gives the lines of its parser's errors from 0 on, those of its scanner's from 1 on.
 	yamlParser = regexp.MustCompile(`^did not find expected (node content|key|'-' indicator|',' or '\]'|',' or '\}'|<document start>|<stream-start>)`)
+	yamlBreak  = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]") // as the library counts lines (YAML 1.1, section 4.2)
 	yamlAnchor = regexp.MustCompile(`^unknown anchor '([^']+)'`)
 )
 
 // syntaxProblem finds the place in the library's message; it gives lines only.
 func (l *loader) syntaxProblem(data []byte, err error) {
 	message, line, col := strings.TrimPrefix(err.Error(), "yaml: "), 1, 1
-	lines := strings.Split(string(data), "\n")
+	lines := yamlBreak.Split(string(data), -1)
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		message = message[len(m[0]):]
@@ -95,7 +96,7 @@ func (l *loader) syntaxProblem(data []byte, err error) {
 			line++
 		}
 		// What is missing at the end is missing on the last line that has something.
-		line = min(line, strings.Count(strings.TrimRight(string(data), "\r\n \t"), "\n")+1)
+		line = min(line, len(yamlBreak.Split(strings.TrimRight(string(data), "\r\n \t"), -1)))
 	} else if m := yamlAnchor.FindStringSubmatch(message); m != nil {
 		for i, s := range lines {
 			if at := strings.Index(s, "*"+m[1]); at >= 0 {
@@ -123,19 +124,16 @@ func badByte(data []byte) (line, col int, found bool) {
 	if utf8.Valid(data) {
 		return 0, 0, false
 	}
-	line, col = 1, 1
-	for len(data) > 0 {
-		r, n := utf8.DecodeRune(data)
+	at := 0
+	for {
+		r, n := utf8.DecodeRune(data[at:])
 		if r == utf8.RuneError && n == 1 {
 			break
 		}
-		col++
-		if r == '\n' {
-			line, col = line+1, 1
-		}
-		data = data[n:]
+		at += n
 	}
-	return line, col, true
+	lines := yamlBreak.Split(string(data[:at]), -1)
+	return len(lines), utf8.RuneCountInString(lines[len(lines)-1]) + 1, true
 }
 
 // walk applies a mapping. The schema has a fixed depth, so aliases can neither

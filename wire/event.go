@@ -116,7 +116,7 @@ func ClassifyAnswer(d Dialect, body []byte, info *AnswerInfo) {
 }
 
 // readBlock returns the event name (nil if none) and the data of a block. data
-// runs from the first data line's value to the end of the last one's; several
+// runs from the first data line's value to the end of the last one's, but for empty ones; several
 // is set when lines lie in between.
 func readBlock(event []byte) (name, data []byte, several bool) {
 	from, to := -1, -1
@@ -128,6 +128,9 @@ func readBlock(event []byte) (name, data []byte, several bool) {
 		line := event[i:end]
 		switch {
 		case bytes.HasPrefix(line, dataField):
+			if len(bytes.TrimSpace(line[len(dataField):])) == 0 {
+				break // around a value it is white space
+			}
 			several = from >= 0
 			if from < 0 {
 				from = i + len(dataField)
