@@ -174,7 +174,8 @@ func (a *app) ticker() func(now time.Time) {
 	g := newGovernor()
 	return func(now time.Time) {
 		g.tick(now)
-		a.web.Stir()
+		a.web.Stir(now)
+		a.monitor.Tick(now)
 	}
 }
 

@@ -4,6 +4,7 @@ package probe
 
 import (
 	"testing"
+	"time"
 
 	"ramjet/engine"
 )
@@ -17,6 +18,18 @@ func TestGoodOutcomeAllocatesNothing(t *testing.T) {
 		r.Outcome(e, engine.OutcomeOK, "")
 		r.Outcome(e, engine.OutcomeNeutral, "")
 	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestTickCostsNothing: it runs for every few tokens.
+func TestTickCostsNothing(t *testing.T) {
+	r := newRig(t, nil, "a", "b")
+	now := time.Now()
+	for _, w := range r.table.Load().byPtr {
+		r.expect(w, now.Add(time.Hour))
+	}
+	if n := testing.AllocsPerRun(1000, func() { r.Tick(now); r.Tick(now.Add(2 * time.Hour)) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

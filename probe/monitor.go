@@ -67,6 +67,8 @@ type Monitor struct {
 	tuning atomic.Pointer[Tuning]
 	table  atomic.Pointer[table] // replaced whole, under mu
 	slots  chan struct{}         // bounds concurrent checks
+	born   time.Time
+	next   atomic.Int64 // no check is due before it, in nanoseconds from born; 0 is none
 
 	// mu guards every watch's health and orders state changes over all
 	// engines: two engines must not both be ejected because each saw the
@@ -98,7 +100,7 @@ func New(o Options, engines []*engine.Engine) *Monitor {
 	if o.Trial == nil {
 		o.Trial = tryCompletion
 	}
-	m := &Monitor{o: o, slots: make(chan struct{}, maxChecks)}
+	m := &Monitor{o: o, slots: make(chan struct{}, maxChecks), born: time.Now()}
 	m.Tune(o.Tuning)
 	m.table.Store(newTable(engines, func(e *engine.Engine) *watch { return newWatch(e, o.Metrics.Engine(e.Name)) }))
 	return m

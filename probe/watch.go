@@ -33,6 +33,7 @@ type watch struct {
 	metrics *telemetry.EngineMetrics
 	wake    chan struct{} // capacity 1: look at until again
 	early   atomic.Bool   // and check at once
+	due     atomic.Int64  // when traffic may take the check, in nanoseconds from Monitor.born; 0 is never
 
 	blemished atomic.Bool // a good outcome would change something
 	reported  atomic.Pointer[Reported]
@@ -85,7 +86,7 @@ func (m *Monitor) loop(ctx context.Context, w *watch) {
 	defer trials.Wait()
 	now := time.Now()
 	w.vital.sign, w.vital.moved = now, now
-	due := now
+	due, slack := now, time.Duration(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -99,11 +100,13 @@ func (m *Monitor) loop(ctx context.Context, w *watch) {
 			if !m.cycle(ctx, w, &trials) {
 				return
 			}
-			due = time.Now().Add(jitter(m.tuning.Load().Interval))
+			interval := m.tuning.Load().Interval
+			due, slack = time.Now().Add(jitter(interval)), interval/checkSlack
 		} else {
 			m.apply(w, event{kind: timePassed})
 		}
-		timer.Reset(max(0, time.Until(m.sooner(w, due))))
+		m.expect(w, due)
+		timer.Reset(max(0, time.Until(m.sooner(w, due.Add(slack)))))
 	}
 }
 
@@ -117,10 +120,10 @@ func (m *Monitor) sooner(w *watch, due time.Time) time.Time {
 	return due
 }
 
-// jitter spreads an interval by 20 % each way, so that engines that started
-// together are not checked together for ever.
+// jitter spreads an interval by 20 % each way, the slack of a check included,
+// so that engines that started together are not checked together for ever.
 func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+	return time.Duration(float64(d) * (0.8 + (0.4-1./checkSlack)*rand.Float64()))
 }
 
 // cycle is one check and what hangs on it. It reports false when ctx ended.

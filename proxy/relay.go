@@ -356,8 +356,9 @@ func (r *relay) event(event []byte) (drop bool) {
 	return r.dropUsage && info.HasUsage && !info.Generated && !info.Done
 }
 
-// tickStep is after how many events a stream calls Tick.
-const tickStep = 64
+// tickStep is after how many events a stream calls Tick: often enough that one
+// stream alone takes the page's samples.
+const tickStep = 16
 
 // leaseStep is after how many events a lease shrinks again: often enough for
 // routing, seldom enough to cost nothing per token.

@@ -24,23 +24,18 @@ const (
 // Run samples at 2 Hz while something moves, and feeds the streams, until ctx
 // ends. Without it rates and quantiles stay unknown.
 func (s *Server) Run(ctx context.Context) {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
 	defer s.hub.close()
 	for n := 0; ; n++ {
-		if quiet := s.step(time.Now(), n%2 == 0); s.rest.tired(quiet) {
-			tick.Stop()
-			s.recent.Rest(time.Now())
+		now := time.Now()
+		if quiet := s.step(now, n%2 == 0); s.rest.tired(quiet) {
+			s.recent.Rest(now)
 			s.flows.idle()
 			s.rest.sleep(ctx.Done())
-			tick.Reset(sampleEvery)
-			s.recent.Rest(time.Now())
-			n = 0
+			now, n = time.Now(), 0
+			s.recent.Rest(now)
 		}
-		select {
-		case <-ctx.Done():
+		if !s.rest.wait(ctx.Done(), now.Add(sampleEvery), s.hub.watched()) {
 			return
-		case <-tick.C:
 		}
 	}
 }

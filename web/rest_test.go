@@ -47,13 +47,13 @@ func TestRunRests(t *testing.T) {
 		// A request comes: 4 s of it, 6 tokens a second of engine a.
 		busy.Store(true)
 		tokens := r.o.Metrics.Engine("a").OutputTokens
-		r.Stir()
+		r.Stir(time.Now())
 		for range 8 {
 			time.Sleep(sampleEvery)
 			tokens.Add(3)
 		}
 		busy.Store(false)
-		r.Stir()
+		r.Stir(time.Now())
 		time.Sleep(20 * time.Second)
 		v = r.history(time.Time{}, "a")
 		if n := len(v.Tokens.Time); n != samplesKept {
@@ -61,13 +61,15 @@ func TestRunRests(t *testing.T) {
 		}
 		sum := 0.0
 		for i, x := range v.Tokens.Engines[0].Decode {
-			if !math.IsNaN(float64(x)) {
-				sum += float64(x) * sampleEvery.Seconds()
+			if i == 0 {
+				continue
 			}
-			if i > 0 {
-				if d := time.Time(v.Tokens.Time[i]).Sub(time.Time(v.Tokens.Time[i-1])); d < sampleEvery/2 || d > 2*sampleEvery {
-					t.Fatalf("step %d is %s", i, d)
-				}
+			d := time.Time(v.Tokens.Time[i]).Sub(time.Time(v.Tokens.Time[i-1]))
+			if d < sampleEvery/2 || d > 2*sampleEvery {
+				t.Fatalf("step %d is %s", i, d)
+			}
+			if !math.IsNaN(float64(x)) {
+				sum += float64(x) * d.Seconds()
 			}
 		}
 		if sum < 23 || sum > 25 {
@@ -127,11 +129,55 @@ func TestNoWakeIsLost(t *testing.T) {
 			r.rest.sleep(done)
 			close(slept)
 		}()
-		r.Stir()
+		r.Stir(time.Now())
 		select {
 		case <-slept:
 		case <-time.After(20 * time.Second):
 			t.Fatal("it sleeps on")
 		}
+	}
+}
+
+// TestTrafficTakesTheSamples: where nobody looks on, no timer of its own wakes the process for a sample while events
+// come often enough; where somebody does, every sample is in time.
+func TestTrafficTakesTheSamples(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		every   time.Duration // between two events
+		watched bool
+		most    time.Duration // between two samples
+	}{
+		{"a fast stream", 40 * time.Millisecond, false, sampleEvery + 40*time.Millisecond},
+		{"a slow stream", 3 * time.Second, false, sampleEvery + sampleSlack},
+		{"a fast stream that is watched", 40 * time.Millisecond, true, sampleEvery},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &Server{}
+			s.rest.wake, s.rest.born = make(chan struct{}, 1), time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var events sync.WaitGroup
+			events.Go(func() {
+				for ctx.Err() == nil {
+					time.Sleep(c.every)
+					s.Stir(time.Now())
+				}
+			})
+			for n := range 20 {
+				from := time.Now()
+				if !s.rest.wait(ctx.Done(), from.Add(sampleEvery), c.watched) {
+					t.Fatal("ended")
+				}
+				if d := time.Since(from); d < sampleEvery || d > c.most {
+					t.Errorf("%s: sample %d came after %s, want %s to %s", c.name, n, d, sampleEvery, c.most)
+				}
+			}
+			cancel()
+			if s.rest.wait(ctx.Done(), time.Now().Add(time.Hour), c.watched) {
+				t.Errorf("%s: it waits on after the end", c.name)
+			}
+			events.Wait()
+		})
 	}
 }

@@ -136,7 +136,7 @@ func New(o Options) *Server {
 		o: o, delay: wrongTokenDelay, wrong: make(chan struct{}, 32), mux: http.NewServeMux(), recent: telemetry.NewRecent(o.Metrics),
 		dryRuns: make(chan struct{}, 2), dryRunWait: dryRunWait,
 	}
-	s.rest.wake = make(chan struct{}, 1)
+	s.rest.wake, s.rest.born = make(chan struct{}, 1), time.Now()
 	s.SetToken(o.Token)
 	s.routes()
 	return s

@@ -24,7 +24,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.hub.leave(sub)
 	s.begin(time.Now())
-	s.Stir()
+	s.Stir(time.Now())
 	out := http.NewResponseController(w)
 	// The server's limit on reading a request would end the stream.
 	_ = out.SetReadDeadline(time.Time{})
