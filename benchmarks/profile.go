@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// profileSeconds is how long each load is profiled: some 2,000 samples a load at the 100 Hz of the runtime, on two cores.
-const profileSeconds = 12
+// profileSeconds is how long each load is profiled: some 4,000 samples a load at the 100 Hz of the runtime, on two cores.
+const profileSeconds = 28
 
 // Profile runs the built binary under the loads that a proxy of language models sees most (short answers, streams, and
 // sessions of long prompts that come back) and writes the merged CPU profile to out. The compiler takes it as
