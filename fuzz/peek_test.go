@@ -127,7 +127,7 @@ func checkPeekSpans(t *testing.T, body []byte, p *wire.Peeked) {
 }
 
 // checkElements compares the elements that were noted in passing with Go's own reading of the list, and wants them noted
-// for whatever list counts, unless the other one stood behind it.
+// where the body has one such member: behind it another one, be it null, may have taken their place.
 func checkElements(t *testing.T, body []byte, p *wire.Peeked) {
 	t.Helper()
 	for _, list := range []wire.Span{p.Messages, p.Input} {
@@ -140,7 +140,7 @@ func checkElements(t *testing.T, body []byte, p *wire.Peeked) {
 			continue // no list, or Python alone can read it
 		}
 		if !ok {
-			if p.Messages == (wire.Span{}) != (p.Input == (wire.Span{})) && len(want) <= 4096 {
+			if listMembers(body) == 1 && len(want) <= 4096 {
 				t.Fatalf("%q: the elements of %v are unknown", body, list)
 			}
 			continue
@@ -154,6 +154,28 @@ func checkElements(t *testing.T, body []byte, p *wire.Peeked) {
 			}
 		}
 	}
+}
+
+// listMembers counts the members of the body whose elements are noted.
+func listMembers(body []byte) (n int) {
+	dec := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return 0
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return 0
+		}
+		if name == "messages" || name == "input" {
+			n++
+		}
+		var value json.RawMessage
+		if dec.Decode(&value) != nil {
+			return 0
+		}
+	}
+	return n
 }
 
 func checkSplices(t *testing.T, body []byte, p *wire.Peeked) {

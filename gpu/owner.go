@@ -7,22 +7,6 @@ import (
 	"strings"
 )
 
-// owner is an Owner and whether a source runs on its host. The GPUs of one
-// that has a source of its own come from there and from nowhere else.
-type owner struct {
-	Owner
-	sourced bool
-}
-
-func newOwners(list []Owner, feeds []*feed) []owner {
-	owners := make([]owner, 0, len(list))
-	for _, o := range list {
-		sourced := slices.ContainsFunc(feeds, func(f *feed) bool { return sameHost(f.Host(), o.Host) })
-		owners = append(owners, owner{o, sourced})
-	}
-	return owners
-}
-
 // unowned is what a GPU belongs to that no engine lists.
 var unowned = []string{""}
 
@@ -53,11 +37,20 @@ func (s *Sampler) ownersLocked() map[*device][]string {
 	return all
 }
 
+// sourcedLocked reports whether a source runs on an engine's host: its GPUs
+// come from there and from nowhere else then. One that failed before it told
+// anything is none, such as nvidia-smi where there is no driver.
+func (s *Sampler) sourcedLocked(o *Owner) bool {
+	return slices.ContainsFunc(s.feeds, func(f *feed) bool {
+		return (f.spoke || f.trouble == "") && sameHost(f.Host(), o.Host)
+	})
+}
+
 // hereLocked names the engines that list a GPU on its own machine.
 func (s *Sampler) hereLocked(d *device) (names []string) {
 	for i := range s.owners {
 		o := &s.owners[i]
-		if o.sourced && slices.Contains(o.GPUs, d.last.Index) && slices.ContainsFunc(d.seen, func(f *feed) bool { return sameHost(o.Host, f.Host()) }) {
+		if s.sourcedLocked(o) && slices.Contains(o.GPUs, d.last.Index) && slices.ContainsFunc(d.seen, func(f *feed) bool { return sameHost(o.Host, f.Host()) }) {
 			names = append(names, o.Engine)
 		}
 	}
@@ -68,7 +61,7 @@ func (s *Sampler) hereLocked(d *device) (names []string) {
 // own host.
 func (s *Sampler) strayLocked(index int) (names []string) {
 	for i := range s.owners {
-		if o := &s.owners[i]; !o.sourced && slices.Contains(o.GPUs, index) {
+		if o := &s.owners[i]; !s.sourcedLocked(o) && slices.Contains(o.GPUs, index) {
 			names = append(names, o.Engine)
 		}
 	}
@@ -103,7 +96,7 @@ func thisHost(name string) bool {
 // unownedLocked says what to set where a GPU belongs to no engine or an engine
 // names no GPU.
 func (s *Sampler) unownedLocked() string {
-	if !slices.ContainsFunc(s.owners, func(o owner) bool { return len(o.GPUs) > 0 }) {
+	if !slices.ContainsFunc(s.owners, func(o Owner) bool { return len(o.GPUs) > 0 }) {
 		return "no engine says which GPUs it runs on; set engines[].gpus, such as gpus: [0, 1]"
 	}
 	var hosts []string

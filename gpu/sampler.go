@@ -54,7 +54,7 @@ type Sampler struct {
 
 	mu      sync.Mutex // guards the following
 	off     bool
-	owners  []owner
+	owners  []Owner
 	feeds   []*feed
 	devices map[string]*device // by UUID, else by source and index
 	swept   time.Time          // when silent ones were looked for last
@@ -112,7 +112,7 @@ func (s *Sampler) Apply(o Options) {
 			s.start(f)
 		}
 	}
-	s.owners = newOwners(o.Owners, s.feeds)
+	s.owners = slices.Clone(o.Owners)
 	for _, f := range old {
 		f.gone = true
 		if f.stop != nil {

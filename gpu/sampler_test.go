@@ -299,6 +299,25 @@ func TestOwners(t *testing.T) {
 	}
 }
 
+// A source that failed before it told anything takes nothing away: nvidia-smi
+// is on the PATH of machines without a GPU, too.
+func TestBrokenSourceOwnsNothing(t *testing.T) {
+	t.Parallel()
+	s := New(Options{Sources: []Source{newFake("smi", ""), newFake("dcgm", "gpu1")}, Owners: []Owner{{"a", "127.0.0.1", []int{0}}}}, nil)
+	s.take(s.feeds[1], one("u", 0, 0, 0))
+	owner := func() string { return s.Snapshot()[0].Engine }
+	want(t, "not tried yet", owner(), "")
+	s.feeds[0].trouble = "no driver"
+	want(t, "failed", owner(), "a")
+	s.take(s.feeds[0], one("v", 0, 0, 0))
+	s.feeds[0].trouble = "it died"
+	var got []string
+	for _, d := range s.Snapshot() {
+		got = append(got, d.Source+" "+d.Engine)
+	}
+	want(t, "worked once", strings.Join(got, ", "), "dcgm , smi a")
+}
+
 // nvidia-smi and an exporter on one machine see the same GPUs: the finer one
 // speaks, the other only while that one is silent.
 func TestTwoSourcesOfOneGPU(t *testing.T) {

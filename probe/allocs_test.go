@@ -25,11 +25,22 @@ func TestGoodOutcomeAllocatesNothing(t *testing.T) {
 // TestTickCostsNothing: it runs for every few tokens.
 func TestTickCostsNothing(t *testing.T) {
 	r := newRig(t, nil, "a", "b")
-	now := time.Now()
-	for _, w := range r.table.Load().byPtr {
-		r.expect(w, now.Add(time.Hour))
-	}
-	if n := testing.AllocsPerRun(1000, func() { r.Tick(now); r.Tick(now.Add(2 * time.Hour)) }); n != 0 {
+	defer func() { _ = r.l.Close() }()
+	now, watches := time.Now(), r.table.Load().watches
+	if n := testing.AllocsPerRun(1000, func() {
+		for _, w := range watches {
+			r.expect(w, now.Add(time.Hour))
+		}
+		r.Tick(now)
+		r.Tick(now.Add(2 * time.Hour))
+		for _, w := range watches {
+			select {
+			case <-w.wake:
+			default:
+				t.Fatal("a check that was due was not told")
+			}
+		}
+	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

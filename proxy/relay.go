@@ -357,8 +357,8 @@ func (r *relay) event(event []byte) (drop bool) {
 }
 
 // tickStep is after how many events a stream calls Tick: often enough that one
-// stream alone takes the page's samples.
-const tickStep = 16
+// stream of some fifty tokens a second takes the page's samples by itself.
+const tickStep = 8
 
 // leaseStep is after how many events a lease shrinks again: often enough for
 // routing, seldom enough to cost nothing per token.

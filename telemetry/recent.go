@@ -14,6 +14,9 @@ const (
 	rateSpan = 10 * time.Second
 	// markEvery is the time between two marks that a reading can begin at.
 	markEvery = 2 * time.Second
+	// markLate is how much later a mark may be: it comes with a sample of the
+	// page, which is taken every 650 ms at least.
+	markLate  = 650 * time.Millisecond
 	marksKept = 4 * (int(Lately/markEvery) + 1)
 )
 
@@ -144,8 +147,8 @@ func (r *Recent) Report(now time.Time) (Report, bool) {
 	}
 	// A mark that is older than it would be without a rest stands for all of
 	// that rest, in which nothing happened.
-	out := Report{Span: min(now.Sub(long.at), Lately+markEvery), Engines: make(map[string]EngineReport, len(after.engines))}
-	seconds := min(now.Sub(short.at), rateSpan+markEvery).Seconds()
+	out := Report{Span: min(now.Sub(long.at), Lately+markEvery+markLate), Engines: make(map[string]EngineReport, len(after.engines))}
+	seconds := min(now.Sub(short.at), rateSpan+markEvery+markLate).Seconds()
 	for i := range after.ends {
 		out.Ends[i] = after.ends[i] - long.ends[i]
 		out.Requests += float64(after.ends[i]-short.ends[i]) / seconds

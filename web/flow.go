@@ -60,7 +60,7 @@ type flowReading struct {
 func (f *flows) sample(now time.Time, engines []*engine.Engine, read func(e *engine.Engine) flowReading) (quiet bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.catchUpLocked(now.Add(-sampleEvery)) // the last half second is this sample's
+	f.catchUpLocked(now.Add(-sampleEvery - sampleSlack)) // what is later may be this sample's
 	f.resting = false
 	seconds := 0.0
 	if f.size > 0 {

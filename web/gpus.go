@@ -104,7 +104,7 @@ func (s *Server) gpu(w http.ResponseWriter, r *http.Request) {
 
 // history returns what came after since; "" stands for every engine.
 func (s *Server) history(since time.Time, engine string) historyView {
-	s.flows.catchUp(time.Now().Add(-sampleEvery)) // the last half second may be a sample's
+	s.flows.catchUp(time.Now().Add(-sampleEvery - sampleSlack)) // what is later may be a sample's
 	v := historyView{IntervalS: floatOr(sampleEvery.Seconds()), Series: []seriesView{}, Tokens: s.flows.since(since, engine)}
 	if s.o.GPUs == nil {
 		v.Note = textOrNil("no source of GPU figures runs; set gpu.source: auto")

@@ -128,8 +128,8 @@ func readBlock(event []byte) (name, data []byte, several bool) {
 		line := event[i:end]
 		switch {
 		case bytes.HasPrefix(line, dataField):
-			if len(bytes.TrimSpace(line[len(dataField):])) == 0 {
-				break // around a value it is white space
+			if blank := len(bytes.TrimSpace(line[len(dataField):])) == 0; blank && (from < 0 || len(event) != 2*AbridgeEnd) {
+				break // around a value it is white space; where one is abridged, places are counted from its end
 			}
 			several = from >= 0
 			if from < 0 {

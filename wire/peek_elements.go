@@ -16,8 +16,9 @@ const (
 // AppendElements appends the spans of the elements of a list that Peek passed,
 // without reading them again: half a megabyte of messages costs as much to step
 // through as to check. list is Messages or Input, body what Peek got. It reports
-// false for every other list, for a value that is no list, for the first of two
-// lists that count, and beyond some 4,000 elements.
+// false for every other list, for a value that is no list, for a list that
+// another one under one of the two names stands behind, whatever became of that,
+// and beyond some 4,000 elements.
 func (p *Peeked) AppendElements(dst []Span, body []byte, list Span) (out []Span, ok bool) {
 	if p.elementsOf == 0 || p.elementsOf != list.Start {
 		return dst, false

@@ -33,7 +33,11 @@ function open() {
   });
   source.addEventListener('gpu', (e) => {
     // A device that another source speaks for now has a past that was not told here.
-    for (const engine of store.takeGPU(JSON.parse(e.data))) if (asked.delete(engine)) history(engine);
+    for (const engine of store.takeGPU(JSON.parse(e.data))) {
+      if (!answered.delete(engine)) continue; // its history was not asked for, or is on its way
+      asked.delete(engine);
+      history(engine);
+    }
   });
   source.addEventListener('decision', (e) => {
     pending.push(JSON.parse(e.data));
@@ -91,18 +95,25 @@ async function catchUp() {
 
 // history reads all ten minutes of one engine, for who looks at it.
 const asked = new Set();
+const answered = new Set(); // of those
 let reading = Promise.resolve(); // one after the other
 export function history(engine) {
   if (asked.has(engine)) return;
   asked.add(engine);
   reading = reading.then(async () => {
     const gpu = await get('api/v1/gpu?engine=' + encodeURIComponent(engine));
-    if (gpu) store.takeGPU(gpu);
-    else asked.delete(engine);
+    if (gpu) {
+      answered.add(engine);
+      store.takeGPU(gpu);
+    } else asked.delete(engine);
   });
 }
-store.on('restart', () => asked.clear());
-store.on('link', () => { if (store.link.word !== 'live') asked.clear(); }); // what is missed meanwhile is read again
+function askAgain() {
+  asked.clear();
+  answered.clear();
+}
+store.on('restart', askAgain);
+store.on('link', () => { if (store.link.word !== 'live') askAgain(); }); // what is missed meanwhile is read again
 
 async function get(path) {
   try {
