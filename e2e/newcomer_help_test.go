@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"ramjet/e2e/ports"
 	"ramjet/e2e/rig"
 )
 
@@ -377,7 +378,7 @@ func (e *evening) watch(t *testing.T) {
 	e.write(t, "hurried.yml", rules)
 	e.write(t, "prometheus.yml", fmt.Sprintf("global: {scrape_interval: 300ms, scrape_timeout: 300ms, evaluation_interval: 300ms}\nrule_files: [hurried.yml]\n"+
 		"scrape_configs:\n  - {job_name: ramjet, static_configs: [{targets: [%q]}]}\n", e.admin()))
-	address := rig.KeptAddr(e.t)
+	address := ports.Kept(e.t)
 	e.start(t, filepath.Join(strings.TrimSpace(folder), "prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path="+filepath.Join(e.home, "prometheus"),
 		"--web.listen-address="+address, "--log.level=warn")
 	e.prometheus = "http://" + address

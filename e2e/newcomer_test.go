@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ramjet/e2e/ports"
 	"ramjet/e2e/rig"
 )
 
@@ -170,7 +171,7 @@ func (e *evening) endTheDemo(t *testing.T) {
 // Each of three typos is named with its place and the nearest right name.
 func (e *evening) threeTypos(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
-		e.startSim(t, name, rig.KeptAddr(e.t)) // one of them dies and comes back
+		e.startSim(t, name, ports.Kept(e.t)) // one of them dies and comes back
 	}
 	e.write(t, "my.yaml", strings.NewReplacer("profile: mtp", "profil: mtp", "standard", "standart", "interval", "intervall").Replace(e.settings("a", "b")))
 	out := e.fails(t, 1, "./ramjet", "check", "--config", "my.yaml")

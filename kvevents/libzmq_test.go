@@ -9,12 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"ramjet/e2e/ports"
 	"ramjet/telemetry"
 )
 
@@ -34,43 +34,10 @@ type libzmq struct {
 func startLibzmq(t *testing.T, topic string, options ...string) *libzmq {
 	t.Helper()
 	z := &libzmq{t: t, topic: topic, options: options}
-	z.events, z.replay = "tcp://"+keptAddr(t), "tcp://"+keptAddr(t)
+	z.events, z.replay = "tcp://"+ports.Kept(t), "tcp://"+ports.Kept(t)
 	z.start()
 	t.Cleanup(z.kill)
 	return z
-}
-
-// keptAddr is an address of this machine that nobody else is given until the test ends, while the peer's process is
-// still to come or between two. A socket that is bound there and does not listen hinders no listener that, as libzmq's
-// and Go's do, sets SO_REUSEADDR too. Only Linux allows that: elsewhere the port is free in between.
-func keptAddr(t *testing.T) string {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
 
 func (z *libzmq) start() {

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // seqBytes is a number as a replay request has it.
@@ -432,7 +434,7 @@ func subscriber1(p *kvPubSub) *subscriber {
 // libzmq reconnects by itself after a restart of the engine, and sees the sequence begin again.
 func TestPyzmqRestart(t *testing.T) {
 	t.Parallel()
-	p := newTestPublisher(t, kvPublisherOptions{endpoint: "tcp://" + keptAddr(t), topic: "kv", replay: "tcp://" + keptAddr(t)}, kvTuning{})
+	p := newTestPublisher(t, kvPublisherOptions{endpoint: "tcp://" + ports.Kept(t), topic: "kv", replay: "tcp://" + ports.Kept(t)}, kvTuning{})
 	live, replay := p.endpoints()
 	peer := startZMQ(t, "sub", live)
 	audience(t, p, 1)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // eventServer starts a server with events on free ports.
@@ -132,8 +134,8 @@ func ask(t *testing.T, s *Server, ids []uint32, output int, more string, headers
 func TestServerEventsPredictUsage(t *testing.T) {
 	t.Parallel()
 	s := eventServer(t, func(o *ServerOptions) {
-		o.Core.KVBlocks, o.Listen = 64, keptAddr(t)
-		o.Events.Endpoint, o.Events.Replay = "tcp://"+keptAddr(t), "tcp://"+keptAddr(t)
+		o.Core.KVBlocks, o.Listen = 64, ports.Kept(t)
+		o.Events.Endpoint, o.Events.Replay = "tcp://"+ports.Kept(t), "tcp://"+ports.Kept(t)
 	})
 	v, random := newView(), rand.New(rand.NewPCG(1, 2))
 	history := [][]uint32{promptOf(0, 60)}
@@ -187,8 +189,8 @@ func TestRestartBeginsTheSequence(t *testing.T) {
 	t.Parallel()
 	for _, fixed := range []bool{false, true} {
 		s := eventServer(t, func(o *ServerOptions) {
-			o.Core.FixedHashes, o.Listen = fixed, keptAddr(t)
-			o.Events.Endpoint, o.Events.Replay = "tcp://"+keptAddr(t), "tcp://"+keptAddr(t)
+			o.Core.FixedHashes, o.Listen = fixed, ports.Kept(t)
+			o.Events.Endpoint, o.Events.Replay = "tcp://"+ports.Kept(t), "tcp://"+ports.Kept(t)
 		})
 		live, replay := s.EventsAddr()
 		first := func() uint64 {

@@ -10,11 +10,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // fast are options under which an answer takes milliseconds.
@@ -50,41 +50,8 @@ func start(t *testing.T, o ServerOptions) *Server {
 // startKept is start at a port that stays the server's while it is closed.
 func startKept(t *testing.T, o ServerOptions) *Server {
 	t.Helper()
-	o.Listen = keptAddr(t)
+	o.Listen = ports.Kept(t)
 	return start(t, o)
-}
-
-// keptAddr is an address of this machine that nobody else is given until the test ends. A socket that is bound there and
-// does not listen hinders no listener that, as Go's do, sets SO_REUSEADDR too. Only Linux allows that: elsewhere the
-// port is free in between.
-func keptAddr(t *testing.T) string {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
 
 // dial opens a raw connection.

@@ -7,13 +7,14 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // textSeed is the seed of every engine's words: an answer depends on it and on
@@ -80,9 +81,9 @@ const anyHost = "tcp://*:"
 // the engine ended in another way than by the test's doing.
 func newSim(t testing.TB, name string, events bool, flags ...string) *sim {
 	t.Helper()
-	s := &sim{name: name, path: binary(t, false), addr: keptAddr(t), flags: append([]string{"--model=m", "--seed=" + textSeed}, flags...)}
+	s := &sim{name: name, path: binary(t, false), addr: ports.Kept(t), flags: append([]string{"--model=m", "--seed=" + textSeed}, flags...)}
 	if events {
-		s.live, s.past = anyHost+port(keptAddr(t)), anyHost+port(keptAddr(t))
+		s.live, s.past = anyHost+port(ports.Kept(t)), anyHost+port(ports.Kept(t))
 	}
 	if err := s.start(); err != nil {
 		t.Fatalf("cannot start engine %s: %v", name, err)
@@ -97,41 +98,6 @@ func newSim(t testing.TB, name string, events bool, flags ...string) *sim {
 }
 
 func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
-
-// keptAddr is an address of this machine for a process that is still to come, or
-// that will end and come back: nobody else is given its port until the test ends.
-// A socket that is bound there and does not listen hinders no listener that, as
-// Go's do, sets SO_REUSEADDR too. Only Linux allows that: elsewhere the port is
-// free in between.
-func keptAddr(t testing.TB) string {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
-}
 
 // start begins the process and waits until it listens. A second call while it
 // runs does nothing.

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -203,39 +202,6 @@ func (p *proxy) metrics() string {
 		p.t.Fatalf("/metrics: %d %s", status, body)
 	}
 	return body
-}
-
-// keptAddr is an address of this machine for a process that is still to come, or that will end and come back: nobody else
-// is given its port until the test ends. A socket that is bound there and does not listen hinders no listener that, as
-// Go's do, sets SO_REUSEADDR too. Only Linux allows that: elsewhere the port is free in between.
-func keptAddr(t testing.TB) string {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
 
 var client = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 const rulesFile = "deploy/prometheus/ramjet.rules.yml"
@@ -64,7 +66,7 @@ func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 		p.names[target] = name
 	}
 	config := write("prometheus.yml", b.String())
-	address := keptAddr(t)
+	address := ports.Kept(t)
 	launch(t, "prometheus", exec.Command(filepath.Join(prometheusTools(t), "prometheus"), "--config.file="+config,
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn"))
 	p.url = "http://" + address

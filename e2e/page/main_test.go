@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // pictures is where screenshots go, from here.
@@ -74,41 +74,6 @@ func theBrowser(t *testing.T) *browser {
 	return shared.b
 }
 
-// keptAddr is an address of this machine for a process that is still to come, or
-// that will end and come back: nobody else is given its port until the test ends.
-// A socket that is bound there and does not listen hinders no listener that, as
-// Go's do, sets SO_REUSEADDR too. Only Linux allows that: elsewhere the port is
-// free in between.
-func keptAddr(t testing.TB) string {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(free)
-	} else {
-		defer free()
-	}
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
-}
-
 // process is a running Ramjet or simulated engine.
 type process struct {
 	cmd *exec.Cmd
@@ -158,7 +123,7 @@ func answers(t *testing.T, url string) {
 // sim starts a simulated engine and returns its address.
 func sim(t *testing.T, args ...string) string {
 	t.Helper()
-	address := keptAddr(t)
+	address := ports.Kept(t)
 	start(t, append([]string{"sim", "--listen=" + address}, args...)...)
 	answers(t, "http://"+address+"/health")
 	return address
@@ -174,7 +139,7 @@ type ramjet struct {
 // serve starts a Ramjet whose checks are quick, and waits until it answers.
 func serve(t *testing.T, args ...string) *ramjet {
 	t.Helper()
-	r := &ramjet{public: keptAddr(t), admin: keptAddr(t)}
+	r := &ramjet{public: ports.Kept(t), admin: ports.Kept(t)}
 	r.args = append([]string{
 		"serve", "--listen=" + r.public, "--admin=" + r.admin, "--health.interval=200ms", "--health.stable=5s", "--health.slow-start=5s",
 		"--tokens.source=off", "--log.level=warn",

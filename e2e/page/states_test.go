@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // Every state and every trust has a word and a shape of its own, beside its
@@ -84,7 +86,7 @@ func TestStatesAreToldByShapeAndWord(t *testing.T) {
 func TestStatesArriveFromRamjet(t *testing.T) {
 	theBrowser(t)
 	a := sim(t, "--model=demo")
-	dying := keptAddr(t) // it dies and comes back there
+	dying := ports.Kept(t) // it dies and comes back there
 	args := []string{"sim", "--listen=" + dying, "--model=demo"}
 	b := start(t, args...)
 	answers(t, "http://"+dying+"/health")

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // An engine in a process of its own can be stopped, continued and killed by
@@ -75,7 +77,7 @@ func StartEngineProcess(t testing.TB, name, addr string) *EngineProcess {
 		t.Fatalf("cannot find the test binary: %v", err)
 	}
 	if addr == "127.0.0.1:0" {
-		addr = KeptAddr(t)
+		addr = ports.Kept(t)
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), engineProcessEnv+"="+name, engineAddrEnv+"="+addr)

@@ -4,12 +4,14 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"ramjet/e2e/ports"
 )
 
 // A kept port refuses until somebody listens there, and is given to nobody.
-func TestKeptAddr(t *testing.T) {
+func TestKeptPorts(t *testing.T) {
 	t.Parallel()
-	addr := KeptAddr(t)
+	addr := ports.Kept(t)
 	for range 2 {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			_ = c.Close()

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // QuickHealth shortens what an engine waits for after a restart.
@@ -39,7 +41,7 @@ func StartSim(t testing.TB, name string, flags ...string) *SimEngine {
 	t.Helper()
 	s := &SimEngine{Name: name, Done: make(chan struct{})}
 	flags = keepPorts(t, flags)
-	s.Cmd = exec.Command(Binary(t, ""), append([]string{"sim", "--listen", KeptAddr(t), "--model", "m"}, flags...)...)
+	s.Cmd = exec.Command(Binary(t, ""), append([]string{"sim", "--listen", ports.Kept(t), "--model", "m"}, flags...)...)
 	s.Cmd.Stderr = os.Stderr
 	out, err := s.Cmd.StdoutPipe()
 	if err != nil {

@@ -3,14 +3,16 @@ package vllm
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"ramjet/e2e/ports"
 )
 
 // patience is how long a test waits for what ought to happen at once. Three servers and the tests share two cores.
@@ -80,43 +82,14 @@ func model(t *testing.T, name string) string {
 }
 
 // keptPorts returns ports that nobody else is given until the test ends: a server takes half a minute until it listens, and
-// some are killed and come back. A socket that is bound there and does not listen hinders no listener that sets
-// SO_REUSEADDR too, as vLLM and libzmq do.
+// some are killed and come back.
 func keptPorts(t *testing.T, n int) []int {
 	t.Helper()
-	var ports []int
+	var list []int
 	for range n {
-		port, err := bindAlone(t)
-		if err != nil {
-			t.Fatalf("cannot find a free port: %v", err)
-		}
-		ports = append(ports, port)
+		list = append(list, int(netip.MustParseAddrPort(ports.Kept(t)).Port()))
 	}
-	return ports
-}
-
-func bindAlone(t *testing.T) (port int, err error) {
-	syscall.ForkLock.RLock()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return 0, err
-	}
-	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		return 0, err
-	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{}); err != nil {
-		return 0, err
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		return 0, err
-	}
-	return name.(*syscall.SockaddrInet4).Port, nil
+	return list
 }
 
 // eventually waits until ok returns "", and fails the test with its last answer when it does not within the limit.
