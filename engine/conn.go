@@ -33,11 +33,15 @@ type Conn struct {
 
 	look  func(fd uintptr) // peek, bound once so that a look allocates nothing
 	alive bool             // what the last look saw
+
+	asks  func(fd uintptr) bool // onAsk, bound once
+	sent  func()                // of the present Ask
+	asked bool                  // and it was called
 }
 
 func newConn(p *Pool, nc net.Conn) (*Conn, error) {
 	c := &Conn{Conn: nc, pool: p}
-	c.look = c.peek
+	c.look, c.asks = c.peek, c.onAsk
 	raw, err := RawConn(nc)
 	if err != nil {
 		return nil, err
@@ -72,10 +76,7 @@ func (c *Conn) HungUp() {
 	if c.finished.Swap(true) {
 		return // what follows is itself told as a hang-up: once is enough, twice is for ever
 	}
-	// Ending the read side takes nothing from what is unread; it makes the
-	// kernel wake every poller of the socket, even one that was told of the
-	// FIN together with the data before it.
-	_ = c.raw.Control(wakeReaders)
+	c.Socket.WakeReader()
 	c.pool.evict(c)
 }
 

@@ -38,3 +38,13 @@ func (s *Socket) Init(nc net.Conn, rc syscall.RawConn) {
 // Raw returns what gives access to the descriptor, nil when only plain reads
 // and writes are possible.
 func (s *Socket) Raw() syscall.RawConn { return s.rc }
+
+// WakeReader wakes whoever waits to read, now that the other side has ended its
+// sending: it takes nothing from what is unread, and makes the kernel wake every
+// poller of the socket, even one that was told of the end together with the data
+// before it.
+func (s *Socket) WakeReader() {
+	if s.rc != nil {
+		_ = s.rc.Control(wakeReaders)
+	}
+}

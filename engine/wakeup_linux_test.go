@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"io"
 	"testing"
 	"time"
 )
@@ -53,5 +54,41 @@ func TestHungUpWakesAReaderThatWasToldBefore(t *testing.T) {
 	}
 	if c.Watched() {
 		t.Error("the connection counts as watched behind its end")
+	}
+}
+
+// TestHungUpWakesAnAskerThatWasToldBefore plays the order that would hang a
+// question for good: the poller told of the FIN while nobody waited, the asker
+// begins its wait anew, and only then does the watch deliver.
+func TestHungUpWakesAnAskerThatWasToldBefore(t *testing.T) {
+	t.Parallel()
+	w := newTestWatch(t)
+	p := newPeer(t)
+	c := dial(t, p.engine(t, func(o *Options) { o.Watch = w }))
+	defer func() { _ = c.Close() }()
+	other := p.conn(t, 0)
+
+	w.mu.Lock() // nothing is delivered from here on
+	_ = other.CloseWrite()
+	time.Sleep(20 * time.Millisecond) // the poller tells, and nobody waits
+	asked, ended := make(chan struct{}), make(chan error)
+	go func() {
+		_, _, err := c.Ask([]byte("ask?"), func() { close(asked) }, func() []byte { return make([]byte, 10) }, func() {})
+		ended <- err
+	}()
+	<-asked
+	select {
+	case <-ended:
+		t.Error("the end was seen before it was told")
+	case <-time.After(20 * time.Millisecond): // the asker waits
+	}
+	w.mu.Unlock()
+	select {
+	case err := <-ended:
+		if err != io.EOF {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("nobody woke the asker")
 	}
 }

@@ -200,6 +200,9 @@ func (c *conn) keep(rest []byte, scratch *buffer) {
 
 // read reads more of the body, judging the client's rate.
 func (r *bodyReader) read(p []byte) (int, *wire.Error) {
+	if r.c.inside {
+		panic("BUG: a read of the client inside the wait for it")
+	}
 	rate := r.c.srv.settings().Timeouts.ClientBodyRate
 	if rate > 0 {
 		allowed := max(rateGrace, time.Duration(float64(r.got)/float64(rate)*float64(time.Second)))

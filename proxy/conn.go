@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"ramjet/engine"
@@ -30,11 +31,15 @@ type conn struct {
 	head  wire.RequestHead
 	takes func() []byte // bound once: where Await reads into
 	gives func()
+	turns func(fd uintptr) bool // bound once: the client may have sent something
 
-	limited bool      // a write deadline is set
-	mute    bool      // nothing more is written: the client left
-	spare   []*buffer // former in buffers that the present head still lies in
-	served  int       // requests answered on this connection
+	limited bool        // a write deadline is set
+	mute    bool        // nothing more is written: the client left
+	spare   []*buffer   // former in buffers that the present head still lies in
+	left    atomic.Bool // the client ended its side
+	inside  bool        // a request is served inside turns, where nothing may be read
+	over    bool        // the connection ends when turns returns
+	owed    bool        // and only after linger
 }
 
 func (c *conn) init() error {
@@ -43,7 +48,7 @@ func (c *conn) init() error {
 		return err
 	}
 	c.sock.Init(c.nc, raw)
-	c.takes, c.gives = c.space, c.giveSpace
+	c.takes, c.gives, c.turns = c.space, c.giveSpace, c.onTurn
 	c.gate.stop = c.interrupt
 	c.sock.Blocked = c.limitWrite
 	c.f.init(c)
@@ -58,8 +63,14 @@ func (c *conn) init() error {
 	return err
 }
 
-// HungUp implements engine.Watched: the client ended its side.
-func (c *conn) HungUp() { c.gate.hangup() }
+// HungUp implements engine.Watched: the client ended its side. The next read
+// has to see it, even if the poller told of it together with the bytes before.
+func (c *conn) HungUp() {
+	c.gate.hangup()
+	if !c.left.Swap(true) {
+		c.sock.WakeReader()
+	}
+}
 
 // interrupt ends a wait for the client. The gate calls it once a request.
 func (c *conn) interrupt() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
@@ -94,8 +105,8 @@ func (c *conn) serve() {
 	if !c.handshake() {
 		return
 	}
-	for c.next() {
-		c.served++
+	for c.listen() && c.next() {
+		continue
 	}
 }
 
@@ -207,6 +218,10 @@ func (c *conn) refuseHead(err error) {
 // read whole: closing at once would make the kernel answer the rest of the
 // request with a reset, which can destroy the answer in flight.
 func (c *conn) linger() {
+	if c.inside {
+		c.owed = true // listen pays
+		return
+	}
 	if cw, ok := c.nc.(interface{ CloseWrite() error }); ok {
 		_ = cw.CloseWrite()
 	}

@@ -33,13 +33,12 @@ func (f *flight) receive(e *engine.Engine, sent sendResult) (v verdict, stale bo
 		// of the body must not be read as the next request.
 		f.close = true
 	}
-	f.relay.begin()
 	if f.upload {
 		f.uploaded = sent.whole
 		f.dispatched = time.Now() // the client's pace is not the engine's
 		f.limitEngine()
 	}
-	n, err := f.readResponseHead()
+	n, err := f.readResponseHead(sent.answer)
 	if err != nil {
 		var bad *wire.HeadError
 		switch {
@@ -57,8 +56,9 @@ func (f *flight) receive(e *engine.Engine, sent sendResult) (v verdict, stale bo
 }
 
 // readResponseHead returns the length of the final response head, which
-// stands at the front of what the relay holds.
-func (f *flight) readResponseHead() (int, error) {
+// stands at the front of what the relay holds. waited is how the wait for the
+// first bytes ended.
+func (f *flight) readResponseHead(waited error) (int, error) {
 	r := &f.relay
 	interim := 0
 	f.resp.Reset()
@@ -85,6 +85,9 @@ func (f *flight) readResponseHead() (int, error) {
 			if r.hi-r.lo > maxResponseHead {
 				return 0, errResponseHead
 			}
+		}
+		if waited != nil {
+			return 0, waited
 		}
 		n, err := f.up.Socket.Await(r.takes, r.gives)
 		r.hi += n

@@ -54,6 +54,8 @@ type flight struct {
 	trying   bool // an attempt is under way
 	uploaded bool // a streamed body went out whole
 
+	out        *buffer // holds the request that the engine gets, while it is written
+	sentall    func()  // sentAll, bound once
 	wait1      waiting
 	dispatched time.Time // when the present attempt was sent
 	headOut    []byte    // the head that the client gets
@@ -105,6 +107,7 @@ type sentState struct {
 func (f *flight) init(c *conn) {
 	f.c, f.s, f.live = c, c.srv, c.srv.settings()
 	f.id = make([]byte, 0, 36)
+	f.sentall = f.sentAll
 	f.relay.bind(f)
 }
 

@@ -186,7 +186,6 @@ func (f *flight) try(m *route.Member) (v verdict) {
 			f.dispatch = f.s.Residency.Mark(f.decision.Slot)
 		}
 		sent := f.send(e)
-		f.beside(e)
 		v, stale := f.receive(e, sent)
 		if stale && !fresh && (!f.upload || !f.bodyRead) {
 			// The engine closed an idle connection just as we used it. This

@@ -14,14 +14,18 @@ type sendResult struct {
 	// clientLeft: the client stopped in the middle of a body that is streamed
 	// through.
 	clientLeft *wire.Error
+	// answer is how the wait for the answer's first bytes ended, which stand in
+	// the relay; nil also where nobody waited.
+	answer error
 }
 
 // inlineBody is the largest body that is copied behind its head to make one
 // write of both.
 const inlineBody = 12 << 10
 
-// send writes the request to f.up.
+// send writes the request to f.up and waits for the first bytes of its answer.
 func (f *flight) send(e *engine.Engine) sendResult {
+	f.relay.begin()
 	body := f.body.bytes()
 	edits := f.edits()
 	extra := 0
@@ -29,7 +33,8 @@ func (f *flight) send(e *engine.Engine) sendResult {
 		extra = len(body) + len(edits.Model) + 64 + idBytes*len(edits.Tokens.IDs)
 	}
 	out := getBuffer(sizeRelay + extra)
-	defer func() { putBuffer(out) }()
+	f.out = out
+	defer f.giveOut()
 	b := out.b[:0:sizeRelay] // a longer head moves away from the splices
 	if extra > 0 {
 		// The splices go to the end of the buffer, where the body is then
@@ -43,18 +48,45 @@ func (f *flight) send(e *engine.Engine) sendResult {
 		b = append(b, body...)
 		body = nil
 	}
+	if !f.upload && len(body) == 0 {
+		return f.ask(b)
+	}
 	if _, err := f.up.Socket.Write(b); err != nil {
+		f.sentAll()
 		return sendResult{err: err}
 	}
-	if f.upload {
-		return f.sendUpload()
+	if !f.upload {
+		return f.ask(body)
 	}
-	if len(body) > 0 {
-		if _, err := f.up.Socket.Write(body); err != nil {
-			return sendResult{err: err}
-		}
+	sent := f.sendUpload()
+	f.sentAll()
+	return sent
+}
+
+// ask writes the last bytes of the request and waits for the first ones of its
+// answer.
+func (f *flight) ask(b []byte) sendResult {
+	r := &f.relay
+	n, wrote, answer := f.up.Ask(b, f.sentall, r.takes, r.gives)
+	r.hi += n
+	if n > 0 {
+		f.member().AddBytesIn(n)
+		answer = nil // an end that came with bytes is told by the next read
 	}
-	return sendResult{whole: true}
+	return sendResult{whole: wrote == nil, err: wrote, answer: answer}
+}
+
+// sentAll is called when the request went out, as far as it did: while the
+// engine works, there is time for what is done beside.
+func (f *flight) sentAll() {
+	f.giveOut()
+	f.beside(f.member())
+}
+
+// giveOut returns the buffer that the request was composed in.
+func (f *flight) giveOut() {
+	putBuffer(f.out)
+	f.out = nil
 }
 
 // idBytes is the room that one token id takes in a body: up to seven digits and
