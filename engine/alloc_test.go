@@ -4,6 +4,7 @@ package engine
 
 import (
 	"testing"
+	"time"
 )
 
 // TestHotPathAllocatesNothing: what a request does on a connection that exists.
@@ -12,14 +13,14 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	e := p.engine(t, watched(t))
 	c := dial(t, e)
 	other := p.conn(t, 0)
-	e.Pool().Put(c)
+	e.Pool().Put(c, time.Now())
 	out, in := []byte("hello"), make([]byte, 100)
 	get, put := func() []byte { return in }, func() {}
 	f := &fakeFlight{}
 	e.Enter(f)
 	e.Leave(f)
 	for name, step := range map[string]func(){
-		"Reuse and Put": func() { e.Pool().Put(e.Pool().Reuse()) },
+		"Reuse and Put": func() { e.Pool().Put(e.Pool().Reuse(time.Now()), time.Now()) },
 		"Write":         func() { mustN(t, 5)(c.Socket.Write(out)); mustN(t, 5)(other.Read(in)) },
 		"Read":          func() { mustN(t, 5)(other.Write(out)); mustN(t, 5)(c.Socket.Read(in)) },
 		"Await":         func() { mustN(t, 5)(other.Write(out)); mustN(t, 5)(c.Socket.Await(get, put)) },
@@ -43,9 +44,9 @@ func mustN(t *testing.T, want int) func(int, error) {
 func BenchmarkReuseAndPut(b *testing.B) {
 	p := newPeer(b)
 	e := p.engine(b)
-	e.Pool().Put(dial(b, e))
+	e.Pool().Put(dial(b, e), time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
-		e.Pool().Put(e.Pool().Reuse())
+		e.Pool().Put(e.Pool().Reuse(time.Now()), time.Now())
 	}
 }

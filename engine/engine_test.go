@@ -270,8 +270,8 @@ func TestTLSEngine(t *testing.T) {
 		}
 	}
 	echo("hello")
-	e.Pool().Put(c)
-	if e.Pool().Reuse() != c {
+	e.Pool().Put(c, time.Now())
+	if e.Pool().Reuse(time.Now()) != c {
 		t.Fatal("a live TLS connection was not used again")
 	}
 	echo("again")
@@ -281,11 +281,11 @@ func TestTLSEngine(t *testing.T) {
 	}
 	_ = c.Close()
 	other := dial(t, e)
-	e.Pool().Put(other)
+	e.Pool().Put(other, time.Now())
 	<-served
 	_ = (<-served).Close()
 	eventually(t, "the closed connection to be seen", func() bool { return !other.quiet() })
-	if e.Pool().Reuse() != nil || e.Pool().Open() != 0 {
+	if e.Pool().Reuse(time.Now()) != nil || e.Pool().Open() != 0 {
 		t.Errorf("a closed TLS connection was given out; %d open", e.Pool().Open())
 	}
 }

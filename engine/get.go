@@ -68,7 +68,7 @@ func (e *Engine) ask(ctx context.Context, method, path string, send, into []byte
 	q, _ := questions.Get().(*question)
 	defer q.release()
 	q.head, q.send, q.into, q.limit = e.appendQuestion(q.head[:0], method, path, send), send, into, limit
-	if c := e.checks.Reuse(); c != nil {
+	if c := e.checks.Reuse(time.Now()); c != nil {
 		status, answer, err := q.exchange(ctx, c)
 		if err == nil || status != 0 || ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			return status, answer, e.unanswered(ctx, path, err)
@@ -114,7 +114,7 @@ func (q *question) exchange(ctx context.Context, c *Conn) (status int, answer []
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	status, answer, keep, err := q.run(ctx)
 	if stop() && keep && c.SetDeadline(time.Time{}) == nil {
-		c.pool.Put(c)
+		c.pool.Put(c, time.Now())
 	} else {
 		_ = c.Close()
 	}

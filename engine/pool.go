@@ -60,9 +60,8 @@ func (p *Pool) Idle() int {
 	return len(p.idle)
 }
 
-// Reuse returns an idle connection that looks alive, or nil.
-func (p *Pool) Reuse() *Conn {
-	now := time.Now()
+// Reuse returns an idle connection that looks alive now, or nil.
+func (p *Pool) Reuse(now time.Time) *Conn {
 	for {
 		c := p.pop()
 		if c == nil {
@@ -159,10 +158,10 @@ func inTime(ctx context.Context, err error) error {
 	return err
 }
 
-// Put gives a connection back for reuse. The caller must have read its answer
-// to the very end and cleared every deadline.
-func (p *Pool) Put(c *Conn) {
-	c.idleSince = time.Now()
+// Put gives a connection back for reuse, idle from now on. The caller must have
+// read its answer to the very end and cleared every deadline.
+func (p *Pool) Put(c *Conn, now time.Time) {
+	c.idleSince = now
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

@@ -21,18 +21,18 @@ func TestPoolReusesTheNewest(t *testing.T) {
 		t.Error("a fresh connection says that it was used before")
 	}
 	for _, x := range []*Conn{a, b, c} {
-		e.Pool().Put(x)
+		e.Pool().Put(x, time.Now())
 	}
 	if e.Pool().Open() != 3 || e.Pool().Idle() != 3 {
 		t.Errorf("%d open, %d idle", e.Pool().Open(), e.Pool().Idle())
 	}
 	for _, want := range []*Conn{c, b, a} {
-		got := e.Pool().Reuse()
+		got := e.Pool().Reuse(time.Now())
 		if got != want || !got.Reused {
 			t.Errorf("got %p, want %p (reused: %v)", got, want, got != nil && got.Reused)
 		}
 	}
-	if e.Pool().Reuse() != nil {
+	if e.Pool().Reuse(time.Now()) != nil {
 		t.Error("an empty pool gave a connection")
 	}
 	for _, x := range []*Conn{a, b, c, a} { // a second Close does nothing
@@ -63,15 +63,15 @@ func TestPoolRejectsUselessConnections(t *testing.T) {
 					e = p.engine(t)
 				}
 				good, bad := dial(t, e), dial(t, e)
-				e.Pool().Put(good)
-				e.Pool().Put(bad)
+				e.Pool().Put(good, time.Now())
+				e.Pool().Put(bad, time.Now())
 				spoil(p.conn(t, 1))
 				// Loopback delivers before the call returns, or a moment later.
 				eventually(t, "the bad connection to be seen", func() bool { return !bad.quiet() })
-				if got := e.Pool().Reuse(); got != good {
+				if got := e.Pool().Reuse(time.Now()); got != good {
 					t.Errorf("got %p, want the good one %p", got, good)
 				}
-				if e.Pool().Open() != 1 || e.Pool().Reuse() != nil {
+				if e.Pool().Open() != 1 || e.Pool().Reuse(time.Now()) != nil {
 					t.Errorf("%d open", e.Pool().Open())
 				}
 				_ = good.Close()
@@ -88,10 +88,10 @@ func TestPoolEvictsAtOnce(t *testing.T) {
 	e := p.engine(t, watched(t))
 	for range 3 {
 		c := dial(t, e)
-		defer e.Pool().Put(c)
+		defer e.Pool().Put(c, time.Now())
 	}
 	c := dial(t, e)
-	e.Pool().Put(c)
+	e.Pool().Put(c, time.Now())
 	_ = p.conn(t, 3).Close()
 	eventually(t, "the eviction", func() bool { return e.Pool().Idle() == 0 && e.Pool().Open() == 3 })
 	// A connection in use is not touched by it: its user finds out.
@@ -136,22 +136,22 @@ func TestPoolIdleLimit(t *testing.T) {
 		e := New(Options{Name: "a"})
 		p := e.Pool()
 		c := pipes(t, p, 2)
-		p.Put(c[0])
+		p.Put(c[0], time.Now())
 		time.Sleep(IdleLimit - time.Millisecond)
-		if p.Reuse() != c[0] {
+		if p.Reuse(time.Now()) != c[0] {
 			t.Error("a connection that is young enough was not used")
 		}
-		p.Put(c[0])
+		p.Put(c[0], time.Now())
 		time.Sleep(IdleLimit / 4)
-		p.Put(c[1])
+		p.Put(c[1], time.Now())
 		time.Sleep(3 * IdleLimit / 4)
-		if got := p.Reuse(); got != c[1] {
+		if got := p.Reuse(time.Now()); got != c[1] {
 			t.Errorf("got %p, want the younger %p", got, c[1])
 		}
-		if p.Reuse() != nil || p.Open() != 1 {
+		if p.Reuse(time.Now()) != nil || p.Open() != 1 {
 			t.Errorf("an aged connection is kept: %d open", p.Open())
 		}
-		p.Put(c[1])
+		p.Put(c[1], time.Now())
 		time.Sleep(2 * IdleLimit)
 		synctest.Wait()
 		p.mu.Lock()
@@ -174,14 +174,14 @@ func TestChecksLetAgedConnectionsGo(t *testing.T) {
 		p := New(Options{Name: "a"}).checks
 		c := pipes(t, p, 4)
 		for _, x := range c { // four at once, and then never again
-			p.Put(x)
+			p.Put(x, time.Now())
 		}
 		for i, want := range []int{4, 4, 4, 3, 2, 1} {
 			time.Sleep(IdleLimit / 4)
-			if p.Reuse() != c[3] {
+			if p.Reuse(time.Now()) != c[3] {
 				t.Fatalf("%d: the check got another connection", i)
 			}
-			p.Put(c[3])
+			p.Put(c[3], time.Now())
 			if p.Idle() != want {
 				t.Errorf("%d: %d idle, want %d", i, p.Idle(), want)
 			}
@@ -202,12 +202,12 @@ func TestPoolClose(t *testing.T) {
 	p := newPeer(t)
 	e := p.engine(t)
 	idle, used := dial(t, e), dial(t, e)
-	e.Pool().Put(idle)
+	e.Pool().Put(idle, time.Now())
 	e.Pool().Close()
 	if e.Pool().Open() != 1 {
 		t.Errorf("%d open after Close, want the one in use", e.Pool().Open())
 	}
-	e.Pool().Put(used)
+	e.Pool().Put(used, time.Now())
 	if e.Pool().Open() != 0 || e.Pool().Idle() != 0 {
 		t.Errorf("%d open, %d idle", e.Pool().Open(), e.Pool().Idle())
 	}
@@ -224,7 +224,7 @@ func TestPoolRace(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 50 {
-				c := e.Pool().Reuse()
+				c := e.Pool().Reuse(time.Now())
 				if c == nil {
 					c = dial(t, e)
 				}
@@ -241,7 +241,7 @@ func TestPoolRace(t *testing.T) {
 					_ = c.Close()
 					continue
 				}
-				e.Pool().Put(c)
+				e.Pool().Put(c, time.Now())
 			}
 		})
 	}

@@ -60,24 +60,24 @@ func TestTLSLeftoversAreNotPooled(t *testing.T) {
 		"in the same record": func(t *testing.T, e *Engine, c *Conn, other net.Conn) {
 			write(t, other, answer+extra)
 			take(t, c)
-			e.Pool().Put(c)
+			e.Pool().Put(c, time.Now())
 		},
 		"in a record read with it": func(t *testing.T, e *Engine, c *Conn, other net.Conn) {
 			write(t, other, answer)
 			write(t, other, extra) // loopback: both lie in the socket
 			take(t, c)
-			e.Pool().Put(c)
+			e.Pool().Put(c, time.Now())
 		},
 		"in a record too long to be read with it": func(t *testing.T, e *Engine, c *Conn, other net.Conn) {
 			write(t, other, answer)
 			write(t, other, strings.Repeat(extra, 1000))
 			take(t, c)
-			e.Pool().Put(c)
+			e.Pool().Put(c, time.Now())
 		},
 		"while it is idle": func(t *testing.T, e *Engine, c *Conn, other net.Conn) {
 			write(t, other, answer)
 			take(t, c)
-			e.Pool().Put(c)
+			e.Pool().Put(c, time.Now())
 			if !c.quiet() {
 				t.Error("a connection with nothing to read is not quiet")
 			}
@@ -86,7 +86,7 @@ func TestTLSLeftoversAreNotPooled(t *testing.T) {
 		"an alert": func(t *testing.T, e *Engine, c *Conn, other net.Conn) {
 			write(t, other, answer)
 			take(t, c)
-			e.Pool().Put(c)
+			e.Pool().Put(c, time.Now())
 			_ = other.(interface{ CloseWrite() error }).CloseWrite()
 		},
 	} {
@@ -94,7 +94,7 @@ func TestTLSLeftoversAreNotPooled(t *testing.T) {
 			t.Parallel()
 			e, c, other := served(t)
 			play(t, e, c, other)
-			if got := e.Pool().Reuse(); got != nil {
+			if got := e.Pool().Reuse(time.Now()); got != nil {
 				buf := make([]byte, 64)
 				_ = got.SetReadDeadline(time.Now().Add(patience))
 				n, err := got.Socket.Read(buf)
@@ -113,8 +113,8 @@ func TestTLSQuietCanBeUsedOn(t *testing.T) {
 	t.Parallel()
 	e, c, other := served(t)
 	for range 20 {
-		e.Pool().Put(c)
-		if e.Pool().Reuse() != c {
+		e.Pool().Put(c, time.Now())
+		if e.Pool().Reuse(time.Now()) != c {
 			t.Fatal("a quiet connection was not used again")
 		}
 		answered := make(chan error, 1)

@@ -108,14 +108,15 @@ func (f *flight) noMemory() *wire.Error {
 }
 
 func (f *flight) readFixed(r *bodyReader, length int64) *wire.Error {
-	before := time.Now()
 	if !f.body.reserve(f.s, length, &f.c.gate) {
 		return f.noMemory()
 	}
-	r.start = r.start.Add(time.Since(before))
 	b := f.body.buf.b
 	f.body.n = copy(b[:length], f.c.in.b[f.c.r:f.c.w])
 	f.c.r += f.body.n
+	if int64(f.body.n) < length {
+		r.start = time.Now() // its pace is judged from here on: the wait for memory was ours
+	}
 	for int64(f.body.n) < length {
 		n, err := r.read(b[f.body.n:length])
 		f.body.n += n

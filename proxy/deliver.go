@@ -49,6 +49,7 @@ func (f *flight) receive(e *engine.Engine, sent sendResult) (v verdict, stale bo
 		}
 		return f.lost(e, err, "waiting for the response head"), false
 	}
+	f.now = time.Now()
 	f.relay.lo += n
 	f.relay.mid = f.relay.lo
 	f.headLen = n
@@ -122,7 +123,7 @@ func (f *flight) judge(e *engine.Engine, sent sendResult) verdict {
 			detail: e.Name + ": answered no event stream in place of one that died", retry: telemetry.RetryDied}
 	}
 	f.setFraming(h)
-	f.ttfb = since(f.dispatched)
+	f.ttfb = f.now.Sub(f.dispatched).Seconds()
 	f.composeHead()
 	if v, again := f.tryOthersFirst(e, h); again {
 		return v
@@ -199,7 +200,7 @@ func outcomeOf(status int) engine.Outcome {
 func (f *flight) deliverStream(e *engine.Engine, sent sendResult) verdict {
 	r := &f.relay
 	f.wait1 = waitFirst
-	f.headAt = time.Now()
+	f.headAt = f.now
 	r.lastTime = f.headAt
 	f.prime()
 	if r.vain() {
@@ -236,6 +237,7 @@ func (f *flight) runRelay() {
 		r.releaseClientLimit()
 	}
 	r.releaseClientLimit()
+	f.now = time.Now()
 }
 
 // goesOn looks at a limit that ended the relay, and reports whether the wait
@@ -348,7 +350,7 @@ func (f *flight) giveBack(e *engine.Engine, sent sendResult) {
 		f.limited = false
 	}
 	f.up = nil
-	e.Pool().Put(up)
+	e.Pool().Put(up, f.now)
 }
 
 // assess says what a whole answer means.
@@ -362,8 +364,6 @@ func (f *flight) assess(e *engine.Engine) verdict {
 		v.end, v.outcome, v.detail = telemetry.EndEngineError, engine.OutcomeDied, e.Name+": sent an error event"
 	case f.resp.Status >= 500:
 		v.end, v.detail = telemetry.EndEngineError, e.Name+": answered with a server error"
-	case f.resp.Status < 400:
-		e.Finished(time.Now())
 	}
 	f.countUsage()
 	return v

@@ -169,8 +169,9 @@ func (f *flight) finish() {
 		f.close = true
 	}
 	f.dropEngine()
+	f.now = time.Now()
 	f.audit()
-	f.lease.Release(f.s.Now())
+	f.lease.Release(f.s.at(f.now))
 	f.givePrompt()
 	f.report()
 	f.relay.giveAll()
@@ -183,7 +184,7 @@ func (f *flight) finish() {
 	}
 	if len(f.tried) > 0 {
 		// A load balancer's health checks must not keep a drain awake.
-		f.s.lastSeen.Store(int64(time.Since(f.s.began)))
+		f.s.lastSeen.Store(int64(f.now.Sub(f.s.began)))
 	}
 	f.s.requests.Add(-1)
 }
@@ -221,11 +222,10 @@ func (f *flight) report() {
 	if r.End == telemetry.EndNone {
 		r.End = telemetry.EndInternal
 	}
-	now := time.Now()
 	if f.s.Tick != nil {
-		f.s.Tick(now)
+		f.s.Tick(f.now)
 	}
-	r.Duration = now.Sub(f.began).Seconds()
+	r.Duration = f.now.Sub(f.began).Seconds()
 	r.BytesOut = f.sent.bytes
 	r.BytesIn += int64(f.body.n)
 	r.Attempts = len(f.tried)

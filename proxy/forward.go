@@ -59,7 +59,8 @@ func (f *flight) forward() {
 		if v.outcome == engine.OutcomeRefused {
 			refused++
 		}
-		f.lease.Release(f.s.Now()) // the wait for another engine must not weigh on this one
+		f.now = time.Now()
+		f.lease.Release(f.s.at(f.now)) // the wait for another engine must not weigh on this one
 		f.markTried(&f.query)
 		if !f.mayTryAnother() {
 			f.giveUp(v, refused)
@@ -180,7 +181,7 @@ func (f *flight) try(m *route.Member) (v verdict) {
 		if v, ok := f.connect(e, fresh); !ok {
 			return v
 		}
-		f.dispatched, f.wait1 = time.Now(), waitHead
+		f.dispatched, f.wait1 = f.now, waitHead
 		f.limitEngine()
 		if f.s.Residency != nil {
 			f.dispatch = f.s.Residency.Mark(f.decision.Slot)
@@ -192,7 +193,7 @@ func (f *flight) try(m *route.Member) (v verdict) {
 			// says nothing about the engine, and nothing was processed.
 			f.dropEngine()
 			f.s.Metrics.Retry(telemetry.RetryStale)
-			fresh = true
+			fresh, f.now = true, time.Now()
 			continue
 		}
 		return v
@@ -210,13 +211,14 @@ func (f *flight) renew() {
 func (f *flight) connect(e *engine.Engine, fresh bool) (verdict, bool) {
 	var c *engine.Conn
 	if !fresh {
-		c = e.Pool().Reuse()
+		c = e.Pool().Reuse(f.now)
 	}
 	if c == nil {
 		var err error
 		if c, err = e.Pool().Dial(f.c.gate.dialing()); err != nil {
 			return f.undialled(e, err), false
 		}
+		f.now = time.Now()
 	}
 	f.up = c
 	if !f.c.gate.attach(c) {

@@ -63,12 +63,11 @@ func (f *flight) handle() {
 			return
 		}
 	}
-	start := time.Now()
+	f.now = time.Now() // of which the time to a decision counts
 	if e := f.understand(f.body.bytes()); e != nil {
 		f.fail(e, telemetry.EndRejected)
 		return
 	}
-	f.rec.Route = since(start)
 	f.forward()
 	if f.upload && !f.uploaded {
 		f.close = true
@@ -268,13 +267,14 @@ func appendHex(dst []byte, v uint64) []byte {
 // pick chooses an engine and books the request on it, waiting in the queue
 // when all are at their limit.
 func (f *flight) pick() *wire.Error {
-	start := time.Now()
+	start := f.now
 	var d route.Decision
 	err := route.ErrFull
 	if f.query.Light || !f.s.queue.busy() {
 		d, err = f.choose()
 	}
-	f.rec.Route = max(f.rec.Route, 0) + since(start)
+	f.now = time.Now()
+	f.rec.Route = max(f.rec.Route, 0) + f.now.Sub(start).Seconds()
 	if errors.Is(err, route.ErrFull) {
 		d, err = f.wait()
 	}
@@ -284,14 +284,14 @@ func (f *flight) pick() *wire.Error {
 	f.decision = d
 	f.countDecision()
 	if f.s.Tick != nil {
-		f.s.Tick(start) // a body can take long to come, and what samples sleeps by then
+		f.s.Tick(f.now) // a body can take long to come, and what samples sleeps by then
 	}
 	return nil
 }
 
-// choose picks at the present time.
+// choose picks at the time last read.
 func (f *flight) choose() (route.Decision, error) {
-	f.query.Now = f.s.Now()
+	f.query.Now = f.s.at(f.now)
 	return f.s.Router.Pick(&f.query, &f.lease, &f.explain)
 }
 
@@ -319,6 +319,7 @@ func (f *flight) wait() (route.Decision, error) {
 			return route.Decision{}, errGone
 		}
 		if f.s.queue.first(&f.c.gate) {
+			f.now = time.Now()
 			d, err := f.choose()
 			if !errors.Is(err, route.ErrFull) {
 				return d, err

@@ -22,7 +22,7 @@ const holdPlain = 48 << 10
 func (f *flight) deliverPlain(e *engine.Engine, sent sendResult) verdict {
 	r := &f.relay
 	f.wait1 = waitFirst
-	f.headAt = time.Now()
+	f.headAt = f.now
 	r.lastTime = f.headAt
 	f.prime()
 	f.gather()
@@ -57,6 +57,7 @@ func (f *flight) gather() {
 	for !r.over() && r.hi-r.lo < holdPlain && r.ohi-r.olo < holdPlain {
 		f.limitEngine()
 		n, err := f.up.Socket.Await(r.takes, r.gives)
+		f.now = time.Now()
 		if n > 0 {
 			r.took(n)
 		}
@@ -90,7 +91,7 @@ func (f *flight) readAnswer() {
 		r.seen.aborted = info.Abort
 		r.seen.delta = !info.NoOutput
 		if !info.Abort || !info.NoOutput {
-			f.lease.Decoding(f.s.Now(), false)
+			f.lease.Decoding(f.s.at(f.now), false)
 			f.learn()
 		}
 	}

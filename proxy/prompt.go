@@ -233,7 +233,7 @@ func (f *flight) audit() {
 	}
 	if s.usage.Completion > 0 && f.query.Sequences > 0 {
 		if !f.relay.held { // else the time was the client's
-			f.lease.Measured(s.usage.Completion, f.s.Now())
+			f.lease.Measured(s.usage.Completion, f.s.at(f.now))
 		}
 		f.s.Router.Answered(f.query.Cap, s.usage.Completion/f.query.Sequences)
 	}

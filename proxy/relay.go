@@ -471,7 +471,7 @@ func (r *relay) ended() {
 
 // firstToken is the moment that ends a request's prefill.
 func (f *flight) firstToken(now time.Time) {
-	f.lease.Decoding(f.s.Now(), true)
+	f.lease.Decoding(f.s.at(now), true)
 	f.learn()
 	f.c.gate.streaming.Store(true)
 	f.rec.TTFT = now.Sub(f.began).Seconds()

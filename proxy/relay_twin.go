@@ -21,7 +21,7 @@ import (
 func (f *flight) deliverTwin(e *engine.Engine, sent sendResult) verdict {
 	r := &f.relay
 	f.wait1 = waitFirst
-	f.headAt = time.Now()
+	f.headAt = f.now
 	r.lastTime = f.headAt
 	front := bytes.Clone(r.in.b[r.lo-f.headLen : r.hi])
 	r.lo, r.mid, r.hi = 0, 0, 0
@@ -39,6 +39,7 @@ func (f *flight) deliverTwin(e *engine.Engine, sent sendResult) verdict {
 		return f.conclude(e, sent)
 	}
 	f.pumpTwin(resp.BodyStream(), src)
+	f.now = time.Now()
 	r.junk = br.Buffered() > 0
 	if !r.done || r.junk || !f.resp.KeepAlive {
 		// fasthttp keeps hold of a reader that it did not see the end of.

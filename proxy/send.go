@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"strconv"
+	"time"
 
 	"ramjet/engine"
 	"ramjet/wire"
@@ -178,6 +179,7 @@ func (f *flight) forwardPreflight() {
 		return
 	}
 	f.bodyRead = true
+	f.now = time.Now()
 	f.query.Light = true
 	f.forward()
 }

@@ -79,7 +79,10 @@ func (s *Server) SetSettings(n Settings) {
 func (s *Server) settings() *live { return s.live.Load() }
 
 // Now is the time of leases and decisions: seconds since the server was made.
-func (s *Server) Now() float64 { return time.Since(s.began).Seconds() }
+func (s *Server) Now() float64 { return s.at(time.Now()) }
+
+// at is Now at t.
+func (s *Server) at(t time.Time) float64 { return t.Sub(s.began).Seconds() }
 
 // Released tells requests that wait for room on an engine to look again. It
 // belongs into lease.NewBook.

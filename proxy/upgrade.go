@@ -67,6 +67,7 @@ func (f *flight) upgraded(m *engine.Engine) verdict {
 		return f.lost(m, err, "waiting for the upgrade")
 	}
 	if f.resp.Status != 101 {
+		f.now = time.Now()
 		f.relay.lo += n
 		f.relay.mid = f.relay.lo
 		return f.judge(m, sendResult{whole: true})

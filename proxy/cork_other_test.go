@@ -1,0 +1,10 @@
+//go:build !linux
+
+package proxy
+
+import (
+	"net"
+	"testing"
+)
+
+func cork(*testing.T, *net.TCPConn) {}
