@@ -73,13 +73,14 @@ type Monitor struct {
 	// mu guards every watch's health and orders state changes over all
 	// engines: two engines must not both be ejected because each saw the
 	// other usable.
-	mu    sync.Mutex
-	ring  []Transition   // oldest first, guarded by mu
-	begin func(w *watch) // starts a loop; nil while Run does not run; guarded by mu
+	mu      sync.Mutex
+	ring    []Transition   // oldest first, guarded by mu
+	moments []*moment      // at which checks are due, guarded by mu
+	begin   func(w *watch) // starts a loop; nil while Run does not run; guarded by mu
 }
 
-// maxChecks bounds the checks under way at once, so that 200 engines do not
-// start 200 connections in one instant.
+// maxChecks bounds the checks under way at once, and those that are due at
+// once, so that 200 engines do not start 200 connections in one instant.
 const maxChecks = 16
 
 // New returns a monitor of engines, whose names are unique. Nothing happens

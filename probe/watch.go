@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -39,9 +38,10 @@ type watch struct {
 	reported  atomic.Pointer[Reported]
 	trying    atomic.Bool // a trial is under way
 
-	h    health             // guarded by Monitor.mu
-	stop context.CancelFunc // ends the loop, nil before there is one; guarded by Monitor.mu
-	done chan struct{}      // closed when the loop ended; guarded by Monitor.mu
+	h     health             // guarded by Monitor.mu
+	meets *moment            // when the next check is due, nil before the first; guarded by Monitor.mu
+	stop  context.CancelFunc // ends the loop, nil before there is one; guarded by Monitor.mu
+	done  chan struct{}      // closed when the loop ended; guarded by Monitor.mu
 
 	// What follows belongs to the engine's loop.
 	vital      vitals
@@ -84,9 +84,10 @@ func (w *watch) kick() {
 func (m *Monitor) loop(ctx context.Context, w *watch) {
 	var trials sync.WaitGroup
 	defer trials.Wait()
+	defer m.leave(w)
 	now := time.Now()
 	w.vital.sign, w.vital.moved = now, now
-	due, slack := now, time.Duration(0)
+	due, late := now, now
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -100,30 +101,23 @@ func (m *Monitor) loop(ctx context.Context, w *watch) {
 			if !m.cycle(ctx, w, &trials) {
 				return
 			}
-			interval := m.tuning.Load().Interval
-			due, slack = time.Now().Add(jitter(interval)), interval/checkSlack
+			due, late = m.meet(w, m.tuning.Load().Interval)
 		} else {
 			m.apply(w, event{kind: timePassed})
 		}
 		m.expect(w, due)
-		timer.Reset(max(0, time.Until(m.sooner(w, due.Add(slack)))))
+		timer.Reset(max(0, time.Until(m.sooner(w, late))))
 	}
 }
 
-// sooner returns due or the end of what lasts for a time, whichever is first.
-func (m *Monitor) sooner(w *watch, due time.Time) time.Time {
+// sooner returns late or the end of what lasts for a time, whichever is first.
+func (m *Monitor) sooner(w *watch, late time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if u := w.h.until; !u.IsZero() && u.Before(due) {
+	if u := w.h.until; !u.IsZero() && u.Before(late) {
 		return u
 	}
-	return due
-}
-
-// jitter spreads an interval by 20 % each way, the slack of a check included,
-// so that engines that started together are not checked together for ever.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + (0.4-1./checkSlack)*rand.Float64()))
+	return late
 }
 
 // cycle is one check and what hangs on it. It reports false when ctx ended.

@@ -143,7 +143,8 @@ func (f *flight) setFraming(h *wire.ResponseHead) {
 	r.sse = h.EventStream
 	// Only JSON is held until it is whole: other bodies may be streams of
 	// their own (NDJSON, audio), and half of them is of use.
-	r.keep = !r.sse && f.ep.kind != kindUpload && jsonType(h.Get("content-type")) && h.Get("content-type") != nil
+	kind := h.Get("content-type")
+	r.keep = !r.sse && f.ep.kind != kindUpload && kind != nil && jsonType(kind)
 	switch {
 	case h.BodyLess(f.c.head.Method):
 		r.framing, r.left, r.done = framedByLength, 0, true

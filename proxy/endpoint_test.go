@@ -84,3 +84,15 @@ func TestDecodedIDsHoldNoWayOut(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestAppendMillis(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[float64]string{
+		0: "0.000", -1: "0.000", 0.0000004: "0.000", 0.0000005: "0.001", 0.000012: "0.012", 0.0012344: "1.234",
+		0.9999996: "1000.000", 1: "1000.000", 61.0305: "61030.500",
+	} {
+		if got := string(appendMillis(nil, seconds)); got != want {
+			t.Errorf("%v s: %s, want %s", seconds, got, want)
+		}
+	}
+}

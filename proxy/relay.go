@@ -358,11 +358,11 @@ func (r *relay) event(event []byte) (drop bool) {
 
 // tickStep is after how many events a stream calls Tick: often enough that one
 // stream of some fifty tokens a second takes the page's samples by itself.
-const tickStep = 8
+const tickStep = 16
 
 // leaseStep is after how many events a lease shrinks again: often enough for
 // routing, seldom enough to cost nothing per token.
-const leaseStep = 8
+const leaseStep = 16
 
 // decoded appends to what is to be framed anew.
 func (r *relay) decoded(b []byte) {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -91,8 +92,12 @@ func (f *flight) appendTrail(b []byte) []byte {
 	return b
 }
 
+// appendMillis appends seconds as milliseconds with three decimals.
 func appendMillis(b []byte, seconds float64) []byte {
-	return strconv.AppendFloat(b, max(seconds, 0)*1000, 'f', 3, 64)
+	micros := int64(math.Round(max(seconds, 0) * 1e6))
+	b = strconv.AppendInt(b, micros/1000, 10)
+	rest := micros % 1000
+	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
 }
 
 // sendHead sends the head, and what of the body is ready, in one write. It
