@@ -11,20 +11,20 @@ const (
 	highBits = 0x8080808080808080
 )
 
-// special marks, in the top bit of each of the eight bytes of w, the bytes
-// that end a run of plain text in a JSON string: quotes, backslashes and
-// control characters. Bytes beyond ASCII are plain.
-func special(w uint64) uint64 {
+// plain marks, in the top bit of each of the eight bytes of w, the bytes that
+// do not end a run of plain text in a JSON string: all but quotes, backslashes
+// and control characters. Bytes beyond ASCII are plain.
+func plain(w uint64) uint64 {
 	low := w &^ highBits
 	// Flipping bit 1 maps control characters onto themselves and the quote
 	// (0x22) onto the blank, so that one comparison finds both.
 	quote := (low ^ 0x02*lowBits) + (0x80-0x21)*lowBits
 	slash := (low ^ '\\'*lowBits) + 0x7f*lowBits
-	return ^(quote&slash | w) & highBits
+	return (quote&slash | w) & highBits
 }
 
-// special64 does so for 64 bytes: bit n of marks is byte n. wide is the OR of
-// the words.
+// special64 marks the others among 64 bytes: bit n of marks is byte n. wide is
+// the OR of the words.
 func special64(q []byte) (marks, wide uint64) {
 	_ = q[63] // one bounds check for all eight
 	w0, w1 := binary.LittleEndian.Uint64(q), binary.LittleEndian.Uint64(q[8:])
@@ -32,8 +32,8 @@ func special64(q []byte) (marks, wide uint64) {
 	w4, w5 := binary.LittleEndian.Uint64(q[32:]), binary.LittleEndian.Uint64(q[40:])
 	w6, w7 := binary.LittleEndian.Uint64(q[48:]), binary.LittleEndian.Uint64(q[56:])
 	// Row k, column j of an 8 x 8 matrix of bits is byte k of word j.
-	m := special(w0)>>7 | special(w1)>>6 | special(w2)>>5 | special(w3)>>4 |
-		special(w4)>>3 | special(w5)>>2 | special(w6)>>1 | special(w7)
+	m := ^(plain(w0)>>7 | plain(w1)>>6 | plain(w2)>>5 | plain(w3)>>4 |
+		plain(w4)>>3 | plain(w5)>>2 | plain(w6)>>1 | plain(w7))
 	wide = w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7
 	if m == 0 {
 		return 0, wide
@@ -63,7 +63,7 @@ func (s *jsonScanner) str(i int) int {
 		}
 		w := binary.LittleEndian.Uint64(b[at:])
 		s.wide |= w
-		if m := special(w); m != 0 {
+		if m := plain(w) ^ highBits; m != 0 {
 			at += bits.TrailingZeros64(m) >> 3
 			if b[at] == '"' {
 				return at + 1
@@ -77,26 +77,46 @@ func (s *jsonScanner) str(i int) int {
 
 // longStr goes on at `at` with the string that starts at start. It looks only
 // at the special bytes of each block, and the address of the next block does
-// not depend on what they are: that keeps text full of escapes fast.
+// not depend on what they are: that keeps any text fast. Most texts suit one of
+// two faster passes, which go on where they seem to, and seldom are tried again
+// where they did not get far.
 func (s *jsonScanner) longStr(start, at int) int {
 	b, wide := s.b, s.wide
 	carry := uint64(0) // 1 when the first byte of the block is escaped
-	for ; len(b)-at >= 64; at += 64 {
-		marks, w := special64(b[at : at+64])
-		wide |= w
+	walked, pause := 0, 1
+	for len(b)-at > 64 {
+		q := (*[65]byte)(b[at:]) // with the byte behind a backslash at the end
+		marks, words := special64(q[:64])
+		wide |= words
 		marks &^= carry
 		carry = 0
+		found := marks
 		for marks != 0 {
-			k := bits.TrailingZeros64(marks)
-			if b[at+k] != '\\' {
+			k := bits.TrailingZeros64(marks) & 63
+			if q[k] != '\\' {
 				s.wide = wide
 				return s.endStr(at + k)
 			}
-			if !s.escape(start, at+k) {
+			if n := escapeLength[q[k+1]]; n != 2 && !s.longEscape(at+k, n) {
 				return -1
 			}
 			marks &^= 3 << k
 			carry = uint64(k+1) >> 6
+		}
+		at += 64
+		if walked++; walked < pause {
+			continue
+		}
+		from := at
+		if found == 0 {
+			at, wide = plainText(b, at, wide)
+		} else if words&highBits == 0 && (carry != 0 || b[at-1] != '\\') {
+			at, carry = commonText(b, at), 0
+		}
+		if walked = 0; at-from >= 64 {
+			pause = 1
+		} else {
+			pause = min(4*pause, 16)
 		}
 	}
 	for at += int(carry); at < len(b); at++ {
@@ -114,6 +134,71 @@ func (s *jsonScanner) longStr(start, at int) int {
 		}
 	}
 	return s.fail(start, "has a string that does not end")
+}
+
+// plainText steps over 32 bytes of a string at a time, as long as none of them
+// is special, and adds them to wide.
+func plainText(b []byte, at int, wide uint64) (end int, words uint64) {
+	rest := b[at:]
+	for len(rest) >= 32 {
+		q := (*[32]byte)(rest)
+		w0, w1 := binary.LittleEndian.Uint64(q[0:]), binary.LittleEndian.Uint64(q[8:])
+		w2, w3 := binary.LittleEndian.Uint64(q[16:]), binary.LittleEndian.Uint64(q[24:])
+		if plain(w0)&plain(w1)&plain(w2)&plain(w3) != highBits {
+			break
+		}
+		wide |= w0 | w1 | w2 | w3
+		rest = rest[32:]
+	}
+	return len(b) - len(rest), wide
+}
+
+// commonText steps over 32 bytes of a string at a time, as long as they are
+// ASCII and every escape is a newline, a tab or a quote, as in most code: that
+// needs no branch for each of them. The byte in front of `at` is ASCII and no
+// escaped backslash. It returns the index of what it cannot step over, or of
+// the backslash in front of that.
+func commonText(b []byte, at int) int {
+	rest := b[at-1:]
+	for len(rest) > 32 {
+		q := (*[33]byte)(rest)
+		var w, wide uint64
+		open, rare := ^uint64(0), uint64(0)
+		w = binary.LittleEndian.Uint64(q[1:])
+		wide |= w
+		open, rare = common(open, rare, binary.LittleEndian.Uint64(q[0:]), w)
+		w = binary.LittleEndian.Uint64(q[9:])
+		wide |= w
+		open, rare = common(open, rare, binary.LittleEndian.Uint64(q[8:]), w)
+		w = binary.LittleEndian.Uint64(q[17:])
+		wide |= w
+		open, rare = common(open, rare, binary.LittleEndian.Uint64(q[16:]), w)
+		w = binary.LittleEndian.Uint64(q[25:])
+		wide |= w
+		open, rare = common(open, rare, binary.LittleEndian.Uint64(q[24:]), w)
+		if (^open|rare|wide)&highBits != 0 {
+			break
+		}
+		rest = rest[32:]
+	}
+	at = len(b) - len(rest)
+	if rest[0] != '\\' {
+		at++
+	}
+	return at
+}
+
+// common clears in open the top bits of the bytes of w that end a string, and
+// sets in rare those of escaped bytes that commonText leaves alone; p is the
+// eight bytes from one in front of w on. An escaped backslash is rare, and so
+// whatever is behind a backslash is escaped.
+func common(open, rare, p, w uint64) (stillOpen, anyRare uint64) {
+	escaped := ^((p ^ '\\'*lowBits) + 0x7f*lowBits)
+	quote := (w ^ '"'*lowBits) + 0x7f*lowBits // clear for a quote, and so on
+	control := w + (0x80-' ')*lowBits
+	n := (w ^ 'n'*lowBits) + 0x7f*lowBits
+	t := (w ^ 't'*lowBits) + 0x7f*lowBits
+	return open & (quote&control | escaped), rare | quote&n&t&escaped
 }
 
 // endStr ends a string at a special byte that is not a backslash.
