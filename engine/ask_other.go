@@ -7,8 +7,10 @@ package engine
 // wrote is how the writing ended; sent is called once in any case, when p is no
 // longer needed, and may run inside a callback of the poller: it must not wait
 // for what closes the connection. n and err are what Await returns.
-func (c *Conn) Ask(p []byte, sent func(), get func() []byte, put func()) (n int, wrote, err error) {
-	_, wrote = c.Socket.Write(p)
+func (c *Conn) Ask(p, more []byte, sent func(), get func() []byte, put func()) (n int, wrote, err error) {
+	if _, wrote = c.Socket.Write(p); wrote == nil && len(more) > 0 {
+		_, wrote = c.Socket.Write(more)
+	}
 	sent()
 	n, err = c.Socket.Await(get, put)
 	return n, wrote, err

@@ -39,7 +39,8 @@ func asking(t *testing.T, test func(t *testing.T, c *Conn, other *net.TCPConn)) 
 // answered asks and returns what came, and how often sent was called.
 func answered(c *Conn, question []byte) (answer string, calls int, wrote, err error) {
 	buf := make([]byte, 100)
-	n, wrote, err := c.Ask(question, func() { calls++ }, func() []byte { return buf }, func() {})
+	half := len(question) / 2
+	n, wrote, err := c.Ask(question[:half], question[half:], func() { calls++ }, func() []byte { return buf }, func() {})
 	return string(buf[:n]), calls, wrote, err
 }
 
@@ -90,6 +91,33 @@ func TestAskAtLength(t *testing.T) {
 		got, calls, wrote, err := answered(c, question)
 		if got != "re:question" || calls != 1 || wrote != nil || err != nil {
 			t.Errorf("%q, sent called %d times, %v, %v", got, calls, wrote, err)
+		}
+	})
+}
+
+// TestAskAnsweredEarly: an engine may answer when it has seen the first part
+// of a question, while the second one is under way.
+func TestAskAnsweredEarly(t *testing.T) {
+	t.Parallel()
+	asking(t, func(t *testing.T, c *Conn, other *net.TCPConn) {
+		go func() {
+			buf := make([]byte, 64<<10)
+			for {
+				if _, err := io.ReadFull(other, buf[:1]); err != nil {
+					return
+				}
+				_, _ = other.Write([]byte("no"))
+				if _, err := io.ReadFull(other, buf[:40_000-1]); err != nil {
+					return
+				}
+			}
+		}()
+		question := make([]byte, 40_000)
+		for range 300 {
+			_ = c.SetDeadline(time.Now().Add(patience))
+			if got, _, wrote, err := answered(c, question); got != "no" || wrote != nil || err != nil {
+				t.Fatalf("%q, %v, %v", got, wrote, err)
+			}
 		}
 	})
 }

@@ -35,8 +35,9 @@ type Conn struct {
 	alive bool             // what the last look saw
 
 	asks  func(fd uintptr) bool // onAsk, bound once
-	sent  func()                // of the present Ask
-	asked bool                  // and it was called
+	more  []byte                // of the present Ask, and
+	sent  func()
+	asked bool // and it was called
 }
 
 func newConn(p *Pool, nc net.Conn) (*Conn, error) {

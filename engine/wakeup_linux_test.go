@@ -73,7 +73,7 @@ func TestHungUpWakesAnAskerThatWasToldBefore(t *testing.T) {
 	time.Sleep(20 * time.Millisecond) // the poller tells, and nobody waits
 	asked, ended := make(chan struct{}), make(chan error)
 	go func() {
-		_, _, err := c.Ask([]byte("ask?"), func() { close(asked) }, func() []byte { return make([]byte, 10) }, func() {})
+		_, _, err := c.Ask([]byte("ask?"), nil, func() { close(asked) }, func() []byte { return make([]byte, 10) }, func() {})
 		ended <- err
 	}()
 	<-asked

@@ -268,6 +268,7 @@ func appendHex(dst []byte, v uint64) []byte {
 // when all are at their limit.
 func (f *flight) pick() *wire.Error {
 	start := f.now
+	f.now = time.Now() // to read a long prompt can take what leases are counted in
 	var d route.Decision
 	err := route.ErrFull
 	if f.query.Light || !f.s.queue.busy() {

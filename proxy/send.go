@@ -49,26 +49,22 @@ func (f *flight) send(e *engine.Engine) sendResult {
 		b = append(b, body...)
 		body = nil
 	}
-	if !f.upload && len(body) == 0 {
-		return f.ask(b)
+	if !f.upload {
+		return f.ask(b, body)
 	}
 	if _, err := f.up.Socket.Write(b); err != nil {
 		f.sentAll()
 		return sendResult{err: err}
-	}
-	if !f.upload {
-		return f.ask(body)
 	}
 	sent := f.sendUpload()
 	f.sentAll()
 	return sent
 }
 
-// ask writes the last bytes of the request and waits for the first ones of its
-// answer.
-func (f *flight) ask(b []byte) sendResult {
+// ask writes the request and waits for the first bytes of its answer.
+func (f *flight) ask(head, body []byte) sendResult {
 	r := &f.relay
-	n, wrote, answer := f.up.Ask(b, f.sentall, r.takes, r.gives)
+	n, wrote, answer := f.up.Ask(head, body, f.sentall, r.takes, r.gives)
 	r.hi += n
 	if n > 0 {
 		f.member().AddBytesIn(n)

@@ -273,7 +273,9 @@ func (s *Server) Close() {
 	}
 	for c := range s.conns {
 		c.gate.abort(telemetry.EndDrained)
-		_ = c.socketConn.Close()
+	}
+	for c := range s.conns {
+		_ = c.socketConn.Close() // which waits for what was aborted: a request needs nothing of mu
 	}
 	s.mu.Unlock()
 	s.wg.Wait()

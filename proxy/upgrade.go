@@ -19,6 +19,7 @@ func (f *flight) upgrade() {
 		f.rejectUnread(errBodyCut)
 		return
 	}
+	f.now = time.Now()
 	f.query.Session = f.session(nil)
 	e := f.pick()
 	if aborted := f.c.gate.aborted(); aborted != telemetry.EndNone {
