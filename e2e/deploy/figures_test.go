@@ -31,6 +31,39 @@ var policyFigures = [][2]string{
 	{"one prefix 8/s", "mean E2E / least requests"},
 }
 
+// handoffFigures are those of benchmarks/HANDOFF.md: section, and how many requests at once.
+var handoffFigures = [][2]string{{"First token", "1"}, {"First token", "4"}, {"CPU of the engine's API process, a request", "1"}, {"Requests a second", "4"}}
+
+// handoffRows makes the README's rows of the longest conversation.
+func handoffRows(t testing.TB) (rows, command, date string) {
+	t.Helper()
+	page := read(t, "benchmarks/HANDOFF.md")
+	for _, f := range handoffFigures {
+		_, section, _ := strings.Cut(page, "\n## "+f[0]+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		var cells []string
+		for line := range strings.Lines(section) {
+			c := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+			if len(c) > 5 && strings.TrimSpace(c[1]) == f[1] {
+				cells = c // the longest comes last
+			}
+		}
+		if cells == nil {
+			t.Fatalf("benchmarks/HANDOFF.md has no figure %q with %s at once", f[0], f[1])
+		}
+		rows += fmt.Sprintf("| %s, %s returning tokens handed over, %s at once | no proxy | %s | %s | %s |\n",
+			f[0], strings.TrimSpace(cells[0]), f[1], cells[2], cells[4], strings.Replace(cells[5], " (", " x (", 1))
+	}
+	find := func(pattern string) string {
+		m := regexp.MustCompile(pattern).FindStringSubmatch(page)
+		if m == nil {
+			t.Fatalf("benchmarks/HANDOFF.md does not say its %s", pattern)
+		}
+		return m[1]
+	}
+	return rows, find("(?m)^\\| command \\| (`[^`]*`)"), find(`(?m)^\| date \| ([^|]*) \|`)
+}
+
 // readmeFigures makes the README's table from the files that the measurements wrote.
 func readmeFigures(t testing.TB) string {
 	t.Helper()
@@ -77,9 +110,13 @@ func readmeFigures(t testing.TB) string {
 		figure, against, _ := strings.Cut(f[1], " / ")
 		fmt.Fprintf(&b, "| %s, trace %s | %s | | | %s x |\n", figure, f[0], against, m[1])
 	}
-	fmt.Fprintf(&b, "\nNothing here is typed by hand; both files have more, also what is missed.\n\n"+
+	handed, handoff, when := handoffRows(t)
+	b.WriteString(handed)
+	fmt.Fprintf(&b, "\nNothing here is typed by hand; the files have more, also what is missed.\n\n"+
 		"* nginx: [benchmarks/RESULTS.md](benchmarks/RESULTS.md), %s, %s, %s.\n"+
-		"* traces: [benchmarks/POLICY.md](benchmarks/POLICY.md), %s, model engines in virtual time.\n\n", fact("command"), fact("machine"), fact("date"), command)
+		"* traces: [benchmarks/POLICY.md](benchmarks/POLICY.md), %s, model engines in virtual time.\n"+
+		"* no proxy: [benchmarks/HANDOFF.md](benchmarks/HANDOFF.md), %s, %s; real vLLM with a model of one layer: the engine's API process and the way to it, without a large model's own time.\n\n",
+		fact("command"), fact("machine"), fact("date"), command, handoff, when)
 	return b.String() + figuresEnd
 }
 
