@@ -52,16 +52,16 @@ type flight struct {
 	up       *engine.Conn
 	resp     wire.ResponseHead
 	prompt   *prompt // until the first token, and until the request can no longer move
-	learnt   bool    // the present attempt's engine computed it
-	handed   bool    // the present attempt carries the prompt's ids
 	saved    *savedAnswer
 	last     verdict
+	learnt   bool // the present attempt's engine computed the prompt
+	handed   bool // the present attempt carries the prompt's ids
 	trying   bool // an attempt is under way
 	uploaded bool // a streamed body went out whole
+	wait1    waiting
 
-	out        *buffer // holds the request that the engine gets, while it is written
-	sentall    func()  // sentAll, bound once
-	wait1      waiting
+	out        *buffer   // holds the request that the engine gets, while it is written
+	sentall    func()    // sentAll, bound once
 	dispatched time.Time // when the present attempt was sent
 	headOut    []byte    // the head that the client gets
 	headLen    int       // of the response head, which ends where the body begins
