@@ -35,6 +35,7 @@ type conn struct {
 
 	limited bool        // a write deadline is set
 	mute    bool        // nothing more is written: the client left
+	headed  bool        // the head of the next request was taken
 	spare   []*buffer   // former in buffers that the present head still lies in
 	left    atomic.Bool // the client ended its side
 	inside  bool        // a request is served inside turns, where nothing may be read
@@ -130,6 +131,10 @@ func (c *conn) handshake() bool {
 
 // next serves one request and reports whether another may follow.
 func (c *conn) next() bool {
+	if c.headed {
+		c.headed = false
+		return c.f.run()
+	}
 	c.head.Reset()
 	n, err := c.readHead()
 	if err != nil {

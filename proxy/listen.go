@@ -18,8 +18,9 @@ func (c *conn) listen() bool {
 	return err == nil && !c.over
 }
 
-// whole takes the head of a request that can be served without reading more
-// of the client. What it leaves is judged outside.
+// whole takes the head of a request, and reports whether the request can be
+// served without reading more of the client. One that cannot is left to next,
+// with its head if that is there.
 func (c *conn) whole() bool {
 	h := &c.head
 	h.Reset()
@@ -27,9 +28,10 @@ func (c *conn) whole() bool {
 	if n == 0 || err != nil || n > c.srv.Limits.Header {
 		return false
 	}
-	if h.Chunked || h.ExpectContinue || h.UpgradeTo != nil || h.ContentLength > int64(c.w-c.r-n) {
+	c.r += n
+	if h.Chunked || h.ExpectContinue || h.UpgradeTo != nil || h.ContentLength > int64(c.w-c.r) {
+		c.headed = true
 		return false
 	}
-	c.r += n
 	return true
 }

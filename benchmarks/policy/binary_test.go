@@ -321,7 +321,7 @@ func TestBinaryAgrees(t *testing.T) {
 				t.Logf("%d requests: virtual %+v, .., binary %+v", len(load.jobs), runs[0], got)
 			}
 			if !kept {
-				t.Skip("nothing is compared: this machine was too busy to keep time")
+				t.Fatal("nothing is compared: this machine was too busy to keep time; run it where nothing else runs")
 			}
 			compareChoices(t, got, runs)
 			compareTimes(t, got, runs)
