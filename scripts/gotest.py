@@ -6,9 +6,11 @@
                                     tests failed with their words
 
 A few tests that failed are run once more, alone: whole processes on a machine that others use too miss a time limit
-now and then. One that passes then is called unsteady, with the words of its failure, here and in the summary. Never
-run again are data races, crashes (of a process that a test started, too), packages that did not build, died or ran out
-of time, chaos, whose next run would be another one, and more than AGAIN tests of one run.
+now and then. One that passes then is called unsteady, with the words of its failure, here and in the summary. So is
+a package, run whole, whose process the race detector ended because an assertion of its own did not hold: that says
+nothing about the code under it. Never run again are data races, crashes (of a process that a test started, too),
+packages that did not build, died or ran out of time, chaos, whose next run would be another one, and more than AGAIN
+tests of one run.
 
 The exit code is that of the tests. The standard library is all it needs.
 """
@@ -18,7 +20,8 @@ import subprocess
 import sys
 import time
 
-AGAIN = 3  # tests of one run that may be run once more
+AGAIN = 3  # tests, or packages that the race detector ended, of one run that may be run once more
+DETECTOR = "ThreadSanitizer: CHECK failed"  # the words of sanitizer_termination.cpp in compiler-rt
 CRASH = ("DATA RACE", "race detected", "panic: ", "fatal error:", "ramjet printed ")
 
 
@@ -32,7 +35,7 @@ class Package:
         self.failures = []  # (test, the words it left), of tests that failed, and of the package when no test did
         self.output = {}  # by test; "" = the package's own
         self.running = set()
-        self.crashed = False
+        self.crashed = self.detector = False
 
     def take(self, event):
         action, test = event["Action"], event.get("Test", "")
@@ -42,6 +45,7 @@ class Package:
             self.running.discard(test)
         if action == "output":
             self.crashed = self.crashed or any(word in event["Output"] for word in CRASH)
+            self.detector = self.detector or event["Output"].startswith(DETECTOR)
             self.output.setdefault(test, []).append(event["Output"])
         elif test and action == "pass":
             self.passed += 1
@@ -55,6 +59,8 @@ class Package:
 
     def final(self):
         """Report whether the package's failure cannot be the machine's: only tests that ended by themselves may be."""
+        if self.detector and not self.crashed and not self.failed:
+            return False
         ended = {test for test, text in self.failures if f"--- FAIL: {test} " in text}
         return self.crashed or bool(self.running) or len(ended) < max(len(self.failures), 1) or self.name.endswith("/e2e/chaos")
 
@@ -116,6 +122,7 @@ def attempt(args):
     """Run go test; return what it came to, whether it failed, and whether that is not to be tried again."""
     packages, failed, final = {}, False, False
     total = {"passed": 0, "failed": 0, "skipped": [], "failures": [], "unsteady": []}
+    whole = total["whole"] = []  # packages to run again as a whole
     go = subprocess.Popen(["go", "test", "-json", *args], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in go.stdout:
         try:
@@ -137,6 +144,9 @@ def attempt(args):
             total["skipped"] += [[name, test, why] for test, why in package.skipped]
             if event["Action"] == "fail":
                 final = final or package.final()
+                if package.detector:
+                    whole.append(name)
+                    total["passed"] -= package.passed
             packages[name] = Package(name)  # the events of tests are not kept
     code = go.wait()
     if code and not total["failed"]:
@@ -146,25 +156,28 @@ def attempt(args):
 
 def passes_again(args, total):
     """Run the few tests that failed once more, alone. If all pass, move them from the failures to the unsteady."""
-    tests = {(package, test.partition("/")[0]) for package, test, _ in total["failures"]}
+    whole = total["whole"]
+    tests = {(package, "" if package in whole else test.partition("/")[0]) for package, test, _ in total["failures"]}
     if not 0 < len(tests) <= AGAIN:
         return False
     for package, test in sorted(tests):
-        print(f"again {package} {test}", flush=True)
+        print(f"again {package} {test}".rstrip(), flush=True)
         second, failed, _ = attempt(only(args, package, test))
         if failed or not second["passed"]:
             return False
+        total["skipped"] += second["skipped"] if package in whole else []
+        total["passed"] += second["passed"] if package in whole else 0
     total["unsteady"], total["failures"] = total["failures"], []
-    total["passed"] += total["failed"]
+    total["passed"] += total["failed"] - len(whole)
     total["failed"] = 0
     return True
 
 
 def only(args, package, test):
-    """The arguments that run one test of one package, and not from the cache."""
+    """The arguments that run one test of one package, or all of them, and not from the cache."""
     own = args.index("-args") if "-args" in args else len(args)
     flags = [arg for arg in args[:own] if not arg.startswith(("./", "ramjet"))]
-    return [*flags, "-count=1", "-run", f"^{test}$", package, *args[own:]]
+    return [*flags, "-count=1", *(["-run", f"^{test}$"] if test else []), package, *args[own:]]
 
 
 def shown(args):
