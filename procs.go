@@ -31,15 +31,20 @@ type governor struct {
 	mu    sync.Mutex // guards what follows
 	n     int
 	spent time.Duration // cpu at the last look
+	busy  time.Time     // since when hardly any time of them is left; zero when some is
 	calm  time.Time     // since when fewer would do; zero when they would not
 	armed bool          // a timer will look
 }
 
-// Look at the load this often at most, and give processors up only after they
-// were not needed for this long: short, since every token pays until then, and
-// long beside a change, which stops the world for some ten microseconds.
+// Look at the load this often at most. Processors that are used up double at
+// once, and when little of their time is left for a while: a single look at
+// short requests that one processor serves well may see 92 % of it used. They
+// are given up only after they were not needed for long: short enough, since
+// every token pays until then, and long beside a change, which stops the world
+// for some ten microseconds.
 const (
 	governorStep = 50 * time.Millisecond
+	governorBusy = 200 * time.Millisecond
 	governorCalm = 500 * time.Millisecond
 )
 
@@ -110,23 +115,35 @@ func (g *governor) lookLocked(now time.Time) {
 // judgeLocked chooses the number for a load, in processors, that lasted for
 // elapsed until now.
 func (g *governor) judgeLocked(now time.Time, elapsed time.Duration, load float64) {
-	switch n := float64(g.n); {
-	case load > 0.85*n && g.n < g.most:
+	n, begun := float64(g.n), now.Add(-elapsed)
+	g.busy = since(g.busy, load > 0.9*n, begun)
+	g.calm = since(g.calm, load < 0.25*n, begun)
+	switch {
+	case g.n < g.most && (load > 0.98*n || lasted(g.busy, governorBusy, now)):
 		g.changeLocked(min(2*g.n, g.most))
-	case g.n > 1 && load < 0.5*(n/2):
-		if g.calm.IsZero() {
-			g.calm = now.Add(-elapsed)
-		}
-		if now.Sub(g.calm) >= governorCalm {
-			g.changeLocked(g.n / 2)
-		}
-	default:
-		g.calm = time.Time{}
+	case g.n > 1 && lasted(g.calm, governorCalm, now):
+		g.changeLocked(g.n / 2)
 	}
 }
 
+// since returns when that began which holds until now, from begun on at
+// least: before, if it held before; zero if it does not hold.
+func since(before time.Time, holds bool, begun time.Time) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case before.IsZero():
+		return begun
+	}
+	return before
+}
+
+func lasted(since time.Time, long time.Duration, now time.Time) bool {
+	return !since.IsZero() && now.Sub(since) >= long
+}
+
 func (g *governor) changeLocked(n int) {
-	g.n, g.calm = n, time.Time{}
+	g.n, g.busy, g.calm = n, time.Time{}, time.Time{}
 	g.set(n)
 }
 

@@ -55,11 +55,13 @@ func TestGovernor(t *testing.T) {
 		want  int
 	}
 	for name, phases := range map[string][]phase{
-		"a light load keeps one":               {{0.1, 100, 1}, {0.8, 100, 1}},
-		"a burst doubles at once, to the most": {{0.9, 1, 2}, {1.9, 1, 4}, {3.9, 1, 6}, {6, 5, 6}},
+		"a light load keeps one":               {{0.1, 100, 1}, {0.85, 100, 1}},
+		"a burst doubles at once, to the most": {{1, 1, 2}, {2, 1, 4}, {4, 1, 6}, {6, 5, 6}},
+		"nearly used up, for a while":          {{0.95, 3, 1}, {0.95, 1, 2}, {1.9, 3, 2}, {1.9, 1, 4}, {3.9, 4, 6}},
+		"nearly used up, now and then":         {{0.96, 3, 1}, {0.8, 1, 1}, {0.96, 3, 1}, {0.8, 1, 1}, {0.96, 3, 1}},
 		"given up one by one, after a while":   {{4, 4, 6}, {0.2, 9, 6}, {0.2, 2, 3}, {0.2, 11, 1}},
-		"a load in between changes nothing":    {{0.9, 1, 2}, {0.8, 200, 2}},
-		"one busy look starts the calm anew":   {{0.9, 1, 2}, {0.1, 8, 2}, {1.2, 1, 2}, {0.1, 8, 2}, {0.1, 3, 1}},
+		"a load in between changes nothing":    {{1, 1, 2}, {0.8, 200, 2}},
+		"one busy look starts the calm anew":   {{1, 1, 2}, {0.1, 8, 2}, {1.2, 1, 2}, {0.1, 8, 2}, {0.1, 3, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
