@@ -44,6 +44,8 @@ type Conversation struct {
 	endpoint Endpoint
 	body     string
 	members  []bodyMember
+	names    nameSet     // of members
+	special  bool        // a member is there that says more than where the text is
 	items    []wire.Span // the elements of messages, or of a Responses input
 	shape    Shape
 	asked    bool // a user message was read
@@ -61,7 +63,7 @@ type bodyMember struct {
 // Parse takes note of what a body holds; p is what wire.Peek found in it, which also means that the body is valid
 // JSON. A note other than "" says that the prompt cannot be known; Render must not be called then.
 func (c *Conversation) Parse(e Endpoint, body []byte, p *wire.Peeked) (note string) {
-	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0], left: maxValues}
+	c.reset(e, maxValues)
 	if !p.Object || p.Opaque {
 		return noteInvalid
 	}
@@ -88,6 +90,14 @@ func (c *Conversation) Parse(e Endpoint, body []byte, p *wire.Peeked) (note stri
 	return noteInvalid
 }
 
+// reset forgets all but the memory.
+func (c *Conversation) reset(e Endpoint, values int) {
+	members, items, prompts := c.members[:0], c.items[:0], c.prompts[:0]
+	*c = Conversation{} // in place, while a literal with values is made elsewhere and copied
+	c.endpoint, c.left = e, values
+	c.members, c.items, c.prompts = members, items, prompts
+}
+
 // readMembers notes where the members of the root object are; of several with one name the last counts. It reports
 // false for more than anybody needs.
 func (c *Conversation) readMembers(start int) bool {
@@ -111,21 +121,50 @@ func (c *Conversation) readMembers(start int) bool {
 const maxMembers = 256
 
 func (c *Conversation) note(name string, span wire.Span) bool {
-	for i := range c.members {
-		if c.members[i].name == name {
-			c.members[i].span = span
-			return true
+	bit := nameBit(name)
+	if c.names&bit != 0 {
+		for i := range c.members {
+			if c.members[i].name == name {
+				c.members[i].span = span
+				return true
+			}
 		}
 	}
 	if len(c.members) == maxMembers {
 		return false
 	}
+	c.names |= bit
+	c.special = c.special || isSpecial(name)
 	c.members = append(c.members, bodyMember{name, span})
 	return true
 }
 
+// nameSet has a bit for each name in it, which other names share: it tells for most names that they are not there.
+type nameSet uint64
+
+func nameBit(name string) nameSet {
+	if name == "" {
+		return 1
+	}
+	return 1 << ((uint(name[0]) + 7*uint(name[len(name)-1]) + 13*uint(len(name))) & 63)
+}
+
+// isSpecial reports whether memberClass or readGuards asks for a member of that name.
+func isSpecial(name string) bool {
+	switch name {
+	case "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "output_config",
+		"documents", "continue_final_message", "add_generation_prompt", "add_special_tokens",
+		"cache_salt", "prompt_token_ids", "kv_transfer_params", "prompt_logprobs", "echo", "prompt_embeds":
+		return true
+	}
+	return false
+}
+
 // raw returns the text of a member, empty when absent or null.
 func (c *Conversation) raw(name string) string {
+	if c.names&nameBit(name) == 0 {
+		return ""
+	}
 	for i := range c.members {
 		if c.members[i].name == name {
 			if s := c.body[c.members[i].span.Start:c.members[i].span.End]; s != "null" {

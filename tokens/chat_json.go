@@ -273,6 +273,9 @@ func (r *jsonReader) whole() (v jinja.Value, ok bool) {
 // skipJSON steps over the value at i of text that is known to be valid, fast.
 func skipJSON(s string, i int) int {
 	depth := 0
+	for i < len(s) && s[i] > ',' && s[i]|0x20 != '{' && s[i]|0x20 != '}' { // a number or a word
+		i++
+	}
 	for i < len(s) {
 		switch c := s[i]; c {
 		case '"':

@@ -5,7 +5,7 @@ import "ramjet/wire"
 // open is Parse without a copy and in one pass: c is an alias of body from then on, which must be let go of before
 // body changes. Half a megabyte is read in half the time, and a long conversation's body is what there is most of.
 func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note string) {
-	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0], left: maxValues}
+	c.reset(e, maxValues)
 	if !p.Object || p.Opaque {
 		return noteInvalid
 	}
@@ -40,7 +40,7 @@ func (c *Conversation) open(e Endpoint, body []byte, p *wire.Peeked) (note strin
 // openLong is open for a body whose prompt is not looked at: what else it says matters all the same, as the cache salt
 // does.
 func (c *Conversation) openLong(e Endpoint, body []byte, p *wire.Peeked) (note string) {
-	*c = Conversation{endpoint: e, members: c.members[:0], items: c.items[:0], prompts: c.prompts[:0]}
+	c.reset(e, 0)
 	if p.Object && !p.Opaque {
 		c.body = aliasOf(body)
 		c.openMembers(p, body, "")
@@ -51,6 +51,32 @@ func (c *Conversation) openLong(e Endpoint, body []byte, p *wire.Peeked) (note s
 // openMembers notes where the members of the root object are, and where the elements of the one named list are. It
 // reports false for more members than anybody needs.
 func (c *Conversation) openMembers(p *wire.Peeked, body []byte, list string) bool {
+	members, ok := p.Members()
+	if !ok {
+		return c.readAll(p, body, list)
+	}
+	for i := range members {
+		at, plain := members[i].Name()
+		name, value := c.body[at.Start:at.End], members[i].Value()
+		if !plain {
+			r := jsonReader{s: c.body}
+			name, _ = r.text(at.Start - 1)
+		}
+		if name == list && list != "" {
+			c.items = c.items[:0] // the last of several counts
+			if c.body[value.Start] == '[' {
+				c.openItems(p, body, value.Start)
+			}
+		}
+		if !c.note(name, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// readAll is openMembers for a body with more members than Peek lists.
+func (c *Conversation) readAll(p *wire.Peeked, body []byte, list string) bool {
 	r := jsonReader{s: c.body}
 	for i := r.space(p.Root.Start + 1); i < len(c.body) && c.body[i] == '"'; {
 		name, end := r.text(i)

@@ -138,6 +138,8 @@ func readBlock(event []byte) (name, data []byte, several bool) {
 			to = end
 		case bytes.HasPrefix(line, eventField):
 			name = bytes.TrimPrefix(line[len(eventField):], oneSpace)
+		case len(line) == len(eventField)-1 && bytes.HasPrefix(eventField, line):
+			name = nil // a field without a colon has an empty value
 		}
 		i = end + 1
 	}

@@ -1,6 +1,10 @@
 package wire
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
 
 // maxScanDepth bounds the nesting that docScan follows, in the values that it
 // steps into and in a skipped one. Answers of engines nest less than ten deep.
@@ -53,6 +57,14 @@ func (s *docScan) dataLine() {
 
 // peek returns the first byte of the next token.
 func (s *docScan) peek() byte {
+	if i := s.i; i < len(s.b) && s.b[i] > ' ' && !s.bad {
+		return s.b[i]
+	}
+	return s.peekBeyond()
+}
+
+// peekBeyond is peek where white space may come first, or nothing at all.
+func (s *docScan) peekBeyond() byte {
 	s.space()
 	if s.i >= len(s.b) || s.bad {
 		s.bad = true
@@ -66,6 +78,41 @@ func (s *docScan) peek() byte {
 // goes.
 func (s *docScan) str() []byte {
 	from := s.i + 1
+	if end := nearQuote(s.b, from); end > 0 {
+		s.i = end + 1
+		return s.b[from:end]
+	}
+	return s.longStr(from)
+}
+
+// nearQuote returns the index of the quote that ends the string whose inside
+// starts at from, or 0 if that is further away or an escape comes first. Member
+// names and short words end within a few words of eight bytes, sooner than a
+// search for the quote begins.
+func nearQuote(b []byte, from int) int {
+	const near = 32
+	for at := from; at < from+near && len(b)-at >= 8; at += 8 {
+		m := quoteOrEscape(binary.LittleEndian.Uint64(b[at:]))
+		if m == 0 {
+			continue
+		}
+		if at += bits.TrailingZeros64(m) >> 3; b[at] != '"' {
+			return 0
+		}
+		return at
+	}
+	return 0
+}
+
+// quoteOrEscape marks, in the top bit of its byte, the first of the eight bytes
+// of w that is a quote or a backslash; marks above that one mean nothing.
+func quoteOrEscape(w uint64) uint64 {
+	quote, slash := w^'"'*lowBits, w^'\\'*lowBits
+	return ((quote-lowBits)&^quote | (slash-lowBits)&^slash) & highBits
+}
+
+// longStr is str for any string whose inside starts at from.
+func (s *docScan) longStr(from int) []byte {
 	for at := from; ; {
 		n := bytes.IndexByte(s.b[at:], '"')
 		if n < 0 {
@@ -107,6 +154,22 @@ func (s *docScan) enter(open byte) bool {
 // key returns the next key of the object that was entered, at whose value the
 // scan then stands, or false behind the end of the object.
 func (s *docScan) key() (key []byte, ok bool) {
+	// Engines write no white space here; this is what most calls come to.
+	b, i := s.b, s.i
+	if i < len(b) && b[i] == ',' {
+		i++
+	}
+	if i < len(b) && b[i] == '"' && !s.bad {
+		if end := nearQuote(b, i+1); end > 0 && end+1 < len(b) && b[end+1] == ':' {
+			s.i = end + 2
+			return b[i+1 : end], true
+		}
+	}
+	return s.spacedKey()
+}
+
+// spacedKey is key wherever the next one does not follow at once.
+func (s *docScan) spacedKey() (key []byte, ok bool) {
 	c := s.peek()
 	if c == ',' {
 		s.i++
@@ -199,13 +262,14 @@ func (s *docScan) skip() {
 	case '{', '[':
 		s.skipNested()
 	default:
-		from := s.i
-		for s.i < len(s.b) && classes[s.b[s.i]]&classScalar != 0 {
-			s.i++
+		i := s.i
+		for i < len(s.b) && classes[s.b[i]]&classScalar != 0 {
+			i++
 		}
-		if s.i == from {
+		if i == s.i {
 			s.bad = true
 		}
+		s.i = i
 	}
 }
 

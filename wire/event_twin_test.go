@@ -47,7 +47,7 @@ func twinEvent(d Dialect, event []byte) (info EventInfo, ok bool) {
 	var v object
 	dec := json.NewDecoder(strings.NewReader(data))
 	dec.UseNumber()
-	if dec.Decode(&v) != nil || dec.More() {
+	if !json.Valid([]byte(data)) || dec.Decode(&v) != nil { // More says nothing of a brace behind
 		return info, false
 	}
 	if name == "" && d != DialectOpenAI {

@@ -1,6 +1,10 @@
 package wire
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
 
 // MaxFields is the most header fields that a head may carry. The size of a
 // head is bounded by its reader; this bounds the work per head, as 32 KiB can
@@ -94,31 +98,88 @@ type framing struct {
 func fieldLines(buf []byte, fields *[]Field, opts *[][]byte, f *framing) *HeadError {
 	f.length = -1
 	for {
-		i := bytes.IndexByte(buf, '\n')
-		line := buf[:i-1]
-		buf = buf[i+1:]
-		if len(line) == 0 {
+		// One pass over a good line: the name ends at the first byte that no
+		// name holds, the value at the first that no value holds.
+		colon, marks := tokenEnd(buf)
+		if colon == 0 && buf[0] == '\r' && buf[1] == '\n' {
 			return nil
 		}
 		if len(*fields) == MaxFields {
 			return &HeadError{Status: 431, Code: "header_too_large", Message: "the head has more than 256 fields"}
 		}
-		colon := bytes.IndexByte(line, ':')
-		if colon <= 0 {
-			return badHead("a header line has no name or no colon")
+		if colon == 0 || buf[colon] != ':' {
+			return badLine(buf)
 		}
-		name, value := line[:colon], trimOWS(line[colon+1:])
-		if !isToken(name) {
-			return badHead("a field name holds a byte that names may not hold")
+		end := valueEnd(buf, colon+1)
+		if buf[end] != '\r' || buf[end+1] != '\n' {
+			return badLine(buf)
 		}
-		if !isFieldValue(value) {
-			return badHead("a field value holds a control byte")
-		}
+		name, value := buf[:colon], trimOWS(buf[colon+1:end])
 		*fields = append(*fields, Field{Name: name, Value: value})
 		if err := f.note(name, value, opts); err != nil {
 			return err
 		}
+		if marks&classUnderscore != 0 && aliasesFraming(name) {
+			return badHead("a field name is spelt with an underscore where servers behind may read a framing header")
+		}
+		buf = buf[end+2:]
 	}
+}
+
+// tokenEnd returns the index of the first byte of b that is not part of a
+// token, and what classes the bytes in front of it have. There is one: the
+// line end.
+func tokenEnd(b []byte) (end int, marks byteClass) {
+	for i, c := range b {
+		class := classes[c]
+		if class&classToken == 0 {
+			return i, marks
+		}
+		marks |= class
+	}
+	return len(b), marks
+}
+
+// valueEnd returns the index from i on of the first byte of b that is not part
+// of a field value. There is one: the line end.
+func valueEnd(b []byte, i int) int {
+	for len(b)-i >= 8 {
+		m := controls(binary.LittleEndian.Uint64(b[i:]))
+		if m == 0 {
+			i += 8
+			continue
+		}
+		if i += bits.TrailingZeros64(m) >> 3; b[i] != '\t' {
+			return i
+		}
+		i++
+	}
+	for classes[b[i]]&classField != 0 {
+		i++
+	}
+	return i
+}
+
+// controls marks, in the top bit of each of the eight bytes of w, control
+// characters and DEL.
+func controls(w uint64) uint64 {
+	low := w &^ highBits
+	visible := low + (0x80-' ')*lowBits
+	del := (low ^ 0x7f*lowBits) + 0x7f*lowBits
+	return ^(visible&del | w) & highBits
+}
+
+// badLine says what is wrong with the first line of buf.
+func badLine(buf []byte) *HeadError {
+	line := buf[:bytes.IndexByte(buf, '\n')-1]
+	colon := bytes.IndexByte(line, ':')
+	switch {
+	case colon <= 0:
+		return badHead("a header line has no name or no colon")
+	case !isToken(line[:colon]):
+		return badHead("a field name holds a byte that names may not hold")
+	}
+	return badHead("a field value holds a control byte")
 }
 
 // note takes the fields that steer framing and the connection.
@@ -150,9 +211,6 @@ func (f *framing) note(name, value []byte, opts *[][]byte) *HeadError {
 			f.codings++
 			f.coding = value
 		}
-	}
-	if aliasesFraming(name) {
-		return badHead("a field name is spelt with an underscore where servers behind may read a framing header")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ const (
 	classHost                         // a host name: RFC 3986 unreserved
 	classHex                          // HEXDIG
 	classScalar                       // a JSON number or literal, loosely
+	classUnderscore
 )
 
 var classes = makeClasses()
@@ -42,6 +43,9 @@ func makeClasses() (t [256]byteClass) {
 		}
 		if digit || b|0x20 >= 'a' && b|0x20 <= 'f' {
 			t[c] |= classHex
+		}
+		if b == '_' {
+			t[c] |= classUnderscore
 		}
 	}
 	return t

@@ -88,7 +88,7 @@ func readNumber(raw []byte) (v float64, ok bool) {
 	if len(raw) == 0 || raw[0] != '-' && !isDigit(raw[0]) {
 		return 0, false
 	}
-	if isWhole(raw) && len(raw) <= maxExactDigits {
+	if len(raw) <= maxExactDigits && isWhole(raw) {
 		n := 0
 		for _, c := range raw {
 			n = n*10 + int(c-'0')

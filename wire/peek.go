@@ -66,18 +66,24 @@ type Peeked struct {
 	// sound, video or file. It is a hint by names alone and errs towards true.
 	Media bool
 
+	// continuous is stream_options.continuous_usage_stats, read like Stream.
+	continuous bool
+	// listed are the members of the root object, unless unlisted: then there are
+	// too many.
+	unlisted bool
+	listed   *memberList
+
 	fields [fieldCount]Span
 	// usage spans the value of stream_options.include_usage.
 	usage Span
-	// continuous is stream_options.continuous_usage_stats, read like Stream.
-	continuous bool
+	// seen has a bit for each of the fields that is there and not null.
+	seen fieldSet
+	// commas are those between the elements of the list at elementsOf.
+	elementsOf uint32
+	commas     []uint32
 
 	counts  [3]listShape
 	scratch []byte
-
-	// commas are those between the elements of the list at elementsOf.
-	commas     []uint32
-	elementsOf int
 }
 
 // BodyError says why a body is refused.
@@ -143,7 +149,13 @@ func (p *Peeked) reset() {
 	if cap(scratch) > maxScratch {
 		scratch = nil
 	}
-	*p = Peeked{scratch: scratch, commas: p.commas[:0], Prompts: 1, Cap: -1, N: 1, BestOf: 1}
+	commas, listed := p.commas[:0], p.listed
+	*p = Peeked{} // in place, while a literal with values is made elsewhere and copied
+	if listed != nil {
+		listed.n = 0
+	}
+	p.scratch, p.commas, p.listed = scratch, commas, listed
+	p.Prompts, p.Cap, p.N, p.BestOf = 1, -1, 1, 1
 }
 
 // bom returns the UTF-8 byte order mark that body starts with, if any:

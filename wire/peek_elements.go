@@ -20,7 +20,7 @@ const (
 // another one under one of the two names stands behind, whatever became of that,
 // and beyond some 4,000 elements.
 func (p *Peeked) AppendElements(dst []Span, body []byte, list Span) (out []Span, ok bool) {
-	if p.elementsOf == 0 || p.elementsOf != list.Start {
+	if p.elementsOf == 0 || int(p.elementsOf) != list.Start {
 		return dst, false
 	}
 	from := list.Start + 1
@@ -52,4 +52,54 @@ func (p *Peeked) Forget() {
 	if cap(p.commas) > keptCommas {
 		p.commas = nil
 	}
+}
+
+// maxListed is how many members of a body are listed: few requests have more.
+const maxListed = 16
+
+type memberList struct {
+	n  int
+	of [maxListed]Member
+}
+
+// Member is where a member of the root object is.
+type Member struct {
+	nameStart, nameEnd, start, end uint32
+	plain                          bool
+}
+
+// Name spans the name without its quotes. plain says that it has no escapes;
+// without, it may have some.
+func (m *Member) Name() (name Span, plain bool) {
+	return Span{int(m.nameStart), int(m.nameEnd)}, m.plain
+}
+
+// Value spans the value.
+func (m *Member) Value() Span { return Span{int(m.start), int(m.end)} }
+
+// Members returns the members of the object that Peek read, in their order and
+// with all of one name, so that nobody need read the body again. It reports
+// false when there are too many. The list holds until the next Peek.
+func (p *Peeked) Members() (list []Member, ok bool) {
+	if p.listed != nil {
+		list = p.listed.of[:p.listed.n]
+	}
+	return list, p.Object && !p.unlisted
+}
+
+func (p *Peeked) list(name, value Span, plain bool) {
+	if p.listed == nil {
+		p.listed = new(memberList)
+	}
+	l := p.listed
+	if l.n == maxListed || value.End > maxNotedBody {
+		p.unlisted = true
+		return
+	}
+	l.of[l.n] = Member{
+		nameStart: uint32(name.Start), nameEnd: uint32(name.End), //nolint:gosec // <= maxNotedBody
+		start: uint32(value.Start), end: uint32(value.End), //nolint:gosec // <= maxNotedBody
+		plain: plain,
+	}
+	l.n++
 }

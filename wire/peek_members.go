@@ -35,6 +35,25 @@ const (
 	fieldCount
 )
 
+// fieldSet has bit f for field f.
+type fieldSet uint32
+
+func setOf(fields ...field) (s fieldSet) {
+	for _, f := range fields {
+		s |= 1 << f
+	}
+	return s
+}
+
+// The groups of fields that settle looks at one by one, if any of them is there.
+var (
+	capFields     = setOf(fieldMaxCompletionTokens, fieldMaxTokens, fieldMaxOutputTokens)
+	choiceFields  = setOf(fieldN, fieldBestOf)
+	sessionFields = setOf(fieldSessionID, fieldPromptCacheKey, fieldMetadata, fieldUser)
+	textFields    = setOf(fieldPrompt, fieldInput, fieldSystem, fieldTools, fieldInstructions, fieldResponseFormat)
+	rareFields    = setOf(fieldPreviousResponseID, fieldStore, fieldBackground, fieldEcho, fieldKVTransfer)
+)
+
 // longestField is the length of the longest name below.
 const longestField = len("max_completion_tokens")
 
@@ -119,10 +138,12 @@ func (p *Peeked) members(s *jsonScanner, i int) int {
 		if value < 0 {
 			return -1
 		}
-		f := p.fieldAt(s.b[i+1 : nameEnd-1])
+		name := i + 1
+		f, plain := p.fieldAt(s.b[name : nameEnd-1])
 		if i = p.member(s, f, value); i < 0 {
 			return -1
 		}
+		p.list(Span{name, nameEnd - 1}, Span{value, i}, plain)
 		i = s.space(i)
 		switch {
 		case s.at(i, ','):
@@ -137,16 +158,18 @@ func (p *Peeked) members(s *jsonScanner, i int) int {
 	}
 }
 
-func (p *Peeked) fieldAt(raw []byte) field {
+// fieldAt tells which member a name is. plain: it has no escapes, for certain.
+func (p *Peeked) fieldAt(raw []byte) (f field, plain bool) {
 	const escaped = len(`\u0000`)
 	if len(raw) > longestField*escaped {
-		return fieldNone
+		return fieldNone, false
 	}
-	if bytes.IndexByte(raw, '\\') >= 0 {
+	f = fieldOf(raw)
+	if f == fieldNone && bytes.IndexByte(raw, '\\') >= 0 { // no name has a backslash
 		p.scratch = appendUnescaped(p.scratch[:0], raw)
-		raw = p.scratch
+		return fieldOf(p.scratch), false
 	}
-	return fieldOf(raw)
+	return f, true
 }
 
 // member reads one value and notes it under f.
@@ -158,7 +181,7 @@ func (p *Peeked) member(s *jsonScanner, f field, i int) int {
 	}
 	end := s.skip(i)
 	if s.note && s.commas <= maxNoted {
-		p.elementsOf = i
+		p.elementsOf = uint32(i) //nolint:gosec // noted only up to maxNotedBody
 	} else if s.note {
 		p.elementsOf = 0
 	}
@@ -167,6 +190,9 @@ func (p *Peeked) member(s *jsonScanner, f field, i int) int {
 		return end
 	}
 	p.fields[f] = Span{i, end}
+	if p.seen |= 1 << f; isNull(s.b[i:end]) {
+		p.seen &^= 1 << f
+	}
 	if f <= fieldInput {
 		shape := listShape{media: s.media}
 		if first := s.space(i + 1); s.b[i] == '[' && s.b[first] != ']' {
@@ -179,15 +205,14 @@ func (p *Peeked) member(s *jsonScanner, f field, i int) int {
 
 // raw returns the value of f, nil when absent or null.
 func (p *Peeked) raw(body []byte, f field) []byte {
-	raw := p.fields[f].Of(body)
-	if isNull(raw) {
+	if p.seen>>f&1 == 0 {
 		return nil
 	}
-	return raw
+	return p.fields[f].Of(body)
 }
 
-func (p *Peeked) span(body []byte, f field) Span {
-	if p.raw(body, f) == nil {
+func (p *Peeked) span(f field) Span {
+	if p.seen>>f&1 == 0 {
 		return Span{}
 	}
 	return p.fields[f]
@@ -197,25 +222,29 @@ func (p *Peeked) span(body []byte, f field) Span {
 // be valid and which of several members of one name is the last.
 func (p *Peeked) settle(body []byte) {
 	p.scratch = p.scratch[:0]
-	p.Model = p.span(body, fieldModel)
+	p.Model = p.span(fieldModel)
 	p.ModelName = p.text(p.Model.Of(body))
-	p.Messages = p.span(body, fieldMessages)
-	p.Prompt = p.span(body, fieldPrompt)
-	p.Input = p.span(body, fieldInput)
-	p.System = p.span(body, fieldSystem)
-	p.Tools = p.span(body, fieldTools)
-	p.Instructions = p.span(body, fieldInstructions)
-	p.ResponseFormat = p.span(body, fieldResponseFormat)
-	p.PreviousResponseID = p.text(p.raw(body, fieldPreviousResponseID))
-
+	p.Messages = p.span(fieldMessages)
+	if p.seen&textFields != 0 {
+		p.Prompt = p.span(fieldPrompt)
+		p.Input = p.span(fieldInput)
+		p.System = p.span(fieldSystem)
+		p.Tools = p.span(fieldTools)
+		p.Instructions = p.span(fieldInstructions)
+		p.ResponseFormat = p.span(fieldResponseFormat)
+	}
 	p.settleStream(body)
 	p.settleCounts(body)
-	p.settleSession(body)
-
-	p.Store = p.flag(p.raw(body, fieldStore))
-	p.Background = p.flag(p.raw(body, fieldBackground)) == FlagTrue
-	p.Echo = p.flag(p.raw(body, fieldEcho)) == FlagTrue
-	p.KVTransfer = p.raw(body, fieldKVTransfer) != nil
+	if p.seen&sessionFields != 0 {
+		p.settleSession(body)
+	}
+	if p.seen&rareFields != 0 {
+		p.PreviousResponseID = p.text(p.raw(body, fieldPreviousResponseID))
+		p.Store = p.flag(p.raw(body, fieldStore))
+		p.Background = p.flag(p.raw(body, fieldBackground)) == FlagTrue
+		p.Echo = p.flag(p.raw(body, fieldEcho)) == FlagTrue
+		p.KVTransfer = p.raw(body, fieldKVTransfer) != nil
+	}
 }
 
 func (p *Peeked) settleStream(body []byte) {
@@ -245,6 +274,9 @@ func (p *Peeked) settleCounts(body []byte) {
 	if prompt.first == '"' || prompt.first == '[' {
 		p.Prompts = prompt.elements
 	}
+	if p.seen&(capFields|choiceFields) == 0 {
+		return
+	}
 	for _, f := range [...]field{fieldMaxCompletionTokens, fieldMaxTokens, fieldMaxOutputTokens} {
 		if raw := p.raw(body, f); raw != nil {
 			if n, ok := readCount(raw); ok {
@@ -252,6 +284,9 @@ func (p *Peeked) settleCounts(body []byte) {
 			}
 			break
 		}
+	}
+	if p.seen&choiceFields == 0 {
+		return
 	}
 	if n, ok := readCount(p.raw(body, fieldN)); ok {
 		p.N = int(n)
