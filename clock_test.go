@@ -14,6 +14,7 @@ var byTheWall = map[string]string{
 	"telemetry/metrics.go":     "the time of a reload, for people",
 	"tokens/source.go":         "the date in a prompt",
 	"kvevents/apply.go":        "compared with an engine's stamp; jumps since the connection came are taken out",
+	"telemetry/access_json.go": "the second that a line shows, for people",
 	"gpu/ring.go":              "places on a time axis, for people",
 	"proxy/explain.go":         "the time of a record, for people",
 	"proxy/conn.go":            "a deadline long past",

@@ -267,3 +267,18 @@ func TestBurstLosesNothing(t *testing.T) {
 		t.Errorf("%d lines of 5001 came, %d dropped", n, a.Dropped())
 	}
 }
+
+// Lines share the text of their second: each must show its own.
+func TestAccessLineShowsItsOwnTime(t *testing.T) {
+	t.Parallel()
+	l := &line{}
+	at := time.Date(1969, 12, 31, 23, 59, 58, 999_999_999, time.UTC)
+	for i := range 4000 {
+		show := at.In(time.FixedZone("x", i%3*3600))
+		want := at.Format("2006-01-02T15:04:05.000Z")
+		if got := string(l.stamp(nil, show)); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+		at = at.Add([]time.Duration{time.Millisecond, 999 * time.Millisecond, -time.Second, 5 * time.Second, 40 * 24 * time.Hour}[i%5])
+	}
+}

@@ -114,7 +114,7 @@ func consoleError(b []byte, v string) []byte {
 	if v == "" {
 		return b
 	}
-	return appendQuotedBytes(consoleKey(b, "error"), []byte(cut(v, maxText)))
+	return appendQuoted(consoleKey(b, "error"), []byte(cut(v, maxText)))
 }
 
 func consoleNumber(b []byte, key string, v int64) []byte {
@@ -146,7 +146,7 @@ func appendPlain(b, v []byte, limit int) []byte {
 	}
 	v = cutBytes(v, limit)
 	if bytes.ContainsAny(v, ` "\`) || !harmless(v) {
-		return appendQuotedBytes(b, v)
+		return appendQuoted(b, v)
 	}
 	return append(b, v...)
 }
@@ -164,7 +164,7 @@ func harmless(v []byte) bool {
 	return true
 }
 
-func appendQuotedBytes(b, v []byte) []byte {
+func appendQuoted(b, v []byte) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(v); {
 		r, n := utf8.DecodeRune(v[i:])

@@ -133,7 +133,7 @@ func field(e *zerolog.Event, key string, v any) {
 	case []string:
 		e.Strs(key, v)
 	default:
-		e.RawJSON(key, textOf(nil, "", []byte(valueText(v)), textLimit(key)))
+		e.RawJSON(key, textOf(nil, `"`, valueText(v), textLimit(key)))
 	}
 }
 
