@@ -19,7 +19,8 @@ func (s *Socket) bind() {
 // the end of the stream. The descriptor must be held by a RawConn callback.
 func RawRead(fd uintptr, p []byte) (n int, again bool, err error) {
 	for {
-		r, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		r, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+			syscall.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			return int(r), false, nil
