@@ -247,7 +247,7 @@ func TestOneStreamIsMeasuredInTurns(t *testing.T) {
 				pairs[sc.pair(round, turn)] = true
 			}
 		}
-		if sc.name != scenarioC1 || len(pairs) != 2*p.rounds || sc.spec.Requests*sc.turns > 4 {
+		if sc.name != scenarioC1 || len(pairs) != manyTurns*p.rounds || sc.spec.Requests*sc.turns > 4 {
 			t.Errorf("%s: %d pairs of %d requests in %d rounds", name, len(pairs), sc.spec.Requests, p.rounds)
 		}
 		if other := p.scenarios[1]; other.pair(3, 0) != 3 {
