@@ -1,6 +1,9 @@
 package wire
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 const (
 	// maxNoted is how many commas of a list are noted: as many as a prompt
@@ -45,17 +48,25 @@ func trimmed(b []byte, start, end int) Span {
 	return Span{start, end}
 }
 
-// Forget gives up room that only long conversations need. AppendElements
-// answers false from then on.
+// Forget gives up room that is not needed while an answer streams.
+// AppendElements and Members answer false from then on.
 func (p *Peeked) Forget() {
 	p.elementsOf = 0
 	if cap(p.commas) > keptCommas {
 		p.commas = nil
 	}
+	p.unlisted = true
+	if p.listed != nil {
+		memberLists.Put(p.listed)
+		p.listed = nil
+	}
 }
 
 // maxListed is how many members of a body are listed: few requests have more.
 const maxListed = 16
+
+// memberLists holds *memberList. It is process-wide because memory is.
+var memberLists sync.Pool
 
 type memberList struct {
 	n  int
@@ -79,7 +90,7 @@ func (m *Member) Value() Span { return Span{int(m.start), int(m.end)} }
 
 // Members returns the members of the object that Peek read, in their order and
 // with all of one name, so that nobody need read the body again. It reports
-// false when there are too many. The list holds until the next Peek.
+// false when there are too many. The list holds until the next Peek or Forget.
 func (p *Peeked) Members() (list []Member, ok bool) {
 	if p.listed != nil {
 		list = p.listed.of[:p.listed.n]
@@ -89,7 +100,10 @@ func (p *Peeked) Members() (list []Member, ok bool) {
 
 func (p *Peeked) list(name, value Span, plain bool) {
 	if p.listed == nil {
-		p.listed = new(memberList)
+		if p.listed, _ = memberLists.Get().(*memberList); p.listed == nil {
+			p.listed = new(memberList)
+		}
+		p.listed.n = 0
 	}
 	l := p.listed
 	if l.n == maxListed || value.End > maxNotedBody {

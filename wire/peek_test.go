@@ -333,6 +333,9 @@ func TestElementsAreNotedInPassing(t *testing.T) {
 		if _, known := p.AppendElements(nil, []byte(c.body), p.Messages); known || cap(p.commas) > keptCommas {
 			t.Errorf("%s: known after it was forgotten: %v, room for %d", c.name, known, cap(p.commas))
 		}
+		if list, known := p.Members(); known || len(list) > 0 || p.listed != nil {
+			t.Errorf("%s: %d members are known after they were forgotten: %v", c.name, len(list), known)
+		}
 	}
 }
 
