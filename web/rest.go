@@ -19,6 +19,15 @@ const stepsToRest = 4
 // tokens a second two timers a second were an eighth of a token's CPU.
 const sampleSlack = 150 * time.Millisecond
 
+// A timer that is stopped before its time wakes the process all the same, since
+// the runtime looks for it where it was. So once traffic took stepsToTrust
+// samples in a row, one timer that runs through watches over it: a stream that
+// slows down then has one sample that is at most watchEvery late.
+const (
+	stepsToTrust = 4
+	watchEvery   = 2 * time.Second
+)
+
 // rest says whether Run sleeps, and wakes it.
 type rest struct {
 	stirred atomic.Bool // since the last sample
@@ -26,7 +35,11 @@ type rest struct {
 	due     atomic.Int64 // when traffic takes the next sample, in nanoseconds from born; 0 is never
 	wake    chan struct{}
 	born    time.Time
-	quiet   int // samples in a row; of Run's goroutine alone
+
+	// Of Run's goroutine alone.
+	quiet int         // samples in a row
+	taken int         // samples in a row that traffic took
+	watch *time.Timer // over traffic that is trusted, else nil
 }
 
 // Stir tells that a request began, ends or goes on at now. It costs three
@@ -47,25 +60,63 @@ func (s *Server) Stir(now time.Time) {
 // wait lasts until due if the next sample is looked at, else until the first
 // Stir behind it or until it is late. It reports false when done is closed.
 func (r *rest) wait(done <-chan struct{}, due time.Time, watched bool) bool {
-	at := due
+	late := due
 	if !watched {
-		at = due.Add(sampleSlack)
+		late = due.Add(sampleSlack)
 		r.due.Store(int64(due.Sub(r.born)))
 		defer r.due.Store(0)
+		if r.taken >= stepsToTrust {
+			return r.trust(done, due)
+		}
 	}
-	timer := time.NewTimer(time.Until(at))
+	timer := time.NewTimer(time.Until(late))
 	defer timer.Stop()
 	for {
 		select {
 		case <-done:
 			return false
 		case <-timer.C:
+			r.doubt()
 			return true
 		case <-r.wake: // perhaps told of the sample before
 			if !watched && !time.Now().Before(due) {
+				r.taken++
 				return true
 			}
 		}
+	}
+}
+
+// trust is wait where traffic takes the samples.
+func (r *rest) trust(done <-chan struct{}, due time.Time) bool {
+	if r.watch == nil {
+		r.watch = time.NewTimer(watchEvery)
+	}
+	for {
+		select {
+		case <-done:
+			return false
+		case <-r.wake:
+			if !time.Now().Before(due) {
+				return true
+			}
+		case <-r.watch.C:
+			if time.Now().Before(due) {
+				r.watch.Reset(watchEvery)
+				continue
+			}
+			r.doubt()
+			return true
+		}
+	}
+}
+
+// doubt ends the trust in traffic.
+func (r *rest) doubt() {
+	r.taken = 0
+	if r.watch != nil {
+		r.watch.Stop()
+		r.watch = nil
 	}
 }
 
@@ -96,6 +147,7 @@ func (r *rest) sleep(done <-chan struct{}) {
 	case <-r.wake:
 	}
 	r.quiet = 0
+	r.doubt()
 }
 
 // idle notes that nothing moves from here on, until the next sample.

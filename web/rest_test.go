@@ -181,3 +181,70 @@ func TestTrafficTakesTheSamples(t *testing.T) {
 		})
 	}
 }
+
+// TestTrustInTraffic: traffic that took some samples is trusted with the others, until it fails to take one.
+func TestTrustInTraffic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{}
+		s.rest.wake, s.rest.born = make(chan struct{}, 1), time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		flowing, events := true, sync.WaitGroup{}
+		var mu sync.Mutex
+		events.Go(func() {
+			for ctx.Err() == nil {
+				time.Sleep(40 * time.Millisecond)
+				mu.Lock()
+				if flowing {
+					s.Stir(time.Now())
+				}
+				mu.Unlock()
+			}
+		})
+		wait := func(watched bool) time.Duration {
+			from := time.Now()
+			if !s.rest.wait(ctx.Done(), from.Add(sampleEvery), watched) {
+				t.Fatal("ended")
+			}
+			return time.Since(from)
+		}
+		for round := range 3 {
+			for n := range 12 {
+				if d := wait(false); d > sampleEvery+40*time.Millisecond {
+					t.Fatalf("round %d: sample %d took %s", round, n, d)
+				}
+				if trusted := s.rest.watch != nil; trusted != (n >= stepsToTrust) {
+					t.Fatalf("round %d: trusted at sample %d: %v", round, n, trusted)
+				}
+			}
+			if d := wait(true); d != sampleEvery {
+				t.Errorf("round %d: a sample that is looked at took %s", round, d)
+			}
+			for range stepsToTrust + 1 {
+				wait(false)
+			}
+			mu.Lock()
+			flowing = false
+			mu.Unlock()
+			if d := wait(false); d < sampleEvery || d > watchEvery {
+				t.Errorf("round %d: the first sample without traffic took %s", round, d)
+			}
+			for n := range 3 {
+				if d := wait(false); d != sampleEvery+sampleSlack {
+					t.Errorf("round %d: sample %d without traffic took %s", round, n, d)
+				}
+			}
+			mu.Lock()
+			flowing = true
+			mu.Unlock()
+			wait(false) // on time or, with the first event at its end, taken by it
+			s.rest.doubt()
+		}
+		cancel()
+		if s.rest.wait(ctx.Done(), time.Now().Add(time.Hour), false) {
+			t.Error("it waits on after the end")
+		}
+		events.Wait()
+	})
+}
