@@ -99,7 +99,7 @@ func fullPlan(rounds, maxStreams int) plan {
 	p := plan{
 		rounds: rounds,
 		scenarios: []scenario{
-			streamScenario(scenarioC1, 1, 1).inTurns(manyTurns), streamScenario(scenarioC16, 16, 3), streamScenario(scenarioC64, 64, 2),
+			streamScenario(scenarioC1, 1, 2).inTurns(manyTurns), streamScenario(scenarioC16, 16, 3), streamScenario(scenarioC64, 64, 2),
 			ttftScenario(scenarioTTFTReused, 60, false), ttftScenario(scenarioTTFTNew, 60, true),
 			shortScenario(1).inTurns(manyTurns),
 		},
