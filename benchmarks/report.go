@@ -80,8 +80,8 @@ func report(r Records, lines []Figure) string {
 	p("| commit | %s |\n", m.Commit)
 	p("| date | %s, took %.0f s |\n", m.Start.Format("2006-01-02 15:04 MST"), m.Seconds)
 	p("| quiet? | load average %.1f before, %.1f after; %.1f %% of the CPU time stolen by other machines |\n", m.LoadStart, m.LoadEnd, 100*m.Steal)
-	p("| method | %d rounds, each target once per scenario and round in random order, with one stream and with short requests %d times (seed %d); 2 fake engines and the load generator are processes of their own with one P each; "+
-		"every event is compared byte for byte; one event of about 200 bytes per token, one write each, every 10 ms |\n\n", m.Rounds, manyTurns, m.Seed)
+	p("| method | %d rounds, each target once per scenario and round in random order, with one stream %d times and with short requests %d times (seed %d); 2 fake engines and the load generator are processes of their own with one P each; "+
+		"every event is compared byte for byte; one event of about 200 bytes per token, one write each, every 10 ms |\n\n", m.Rounds, r.turns(scenarioC1), r.turns(scenarioShort), m.Seed)
 	p("| figure | nginx | %s | %s / nginx | bound | verdict |\n| --- | --- | --- | --- | --- | --- |\n", m.Candidate, m.Candidate)
 	for _, f := range lines {
 		verdict := string(f.Verdict)
@@ -201,4 +201,15 @@ func others(r Records) string {
 		_, _ = fmt.Fprintf(&w, "\n%s in the same rounds (ratio to nginx): %s.\n", name, strings.Join(parts, "; "))
 	}
 	return w.String()
+}
+
+// turns is how often the candidate was visited in a round of a scenario.
+func (r Records) turns(scenario string) int {
+	n := 0
+	for i := range r.Runs {
+		if r.Runs[i].Scenario == scenario && r.Runs[i].Target == r.Meta.Candidate {
+			n++
+		}
+	}
+	return n / max(r.Meta.Rounds, 1)
 }
