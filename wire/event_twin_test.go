@@ -274,6 +274,25 @@ func TestClassifyEventTwin(t *testing.T) {
 	}
 }
 
+// A field line without a colon has an empty value.
+func TestFieldsWithoutColon(t *testing.T) {
+	t.Parallel()
+	for _, event := range []string{
+		"event:ping\nevent\ndata:{\"type\":\"error\"}\n\n",
+		"event\ndata:{\"type\":\"ping\"}\nid\nretry\n\n",
+		"event:ping\ndata:{\"type\":\nevent\ndata:\"error\"}\n\n",
+		"data\ndata:{\"type\":\"ping\"}\n\n",
+		"data:{\"type\":\ndata\ndata:\"ping\"}\n\n",
+		"data:{\"type\":\"ping\"}\ndata\n\n",
+	} {
+		for _, d := range []Dialect{DialectOpenAI, DialectResponses, DialectAnthropic} {
+			if compareEvent(t, d, []byte(event)) != 1 {
+				t.Errorf("%q: the twin has no opinion", event)
+			}
+		}
+	}
+}
+
 // compareEvent returns 1 if the twin had an opinion.
 func compareEvent(t *testing.T, d Dialect, event []byte) int {
 	t.Helper()
