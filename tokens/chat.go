@@ -45,7 +45,6 @@ type Conversation struct {
 	body     string
 	members  []bodyMember
 	names    nameSet     // of members
-	special  bool        // a member is there that says more than where the text is
 	items    []wire.Span // the elements of messages, or of a Responses input
 	shape    Shape
 	asked    bool // a user message was read
@@ -134,7 +133,6 @@ func (c *Conversation) note(name string, span wire.Span) bool {
 		return false
 	}
 	c.names |= bit
-	c.special = c.special || isSpecial(name)
 	c.members = append(c.members, bodyMember{name, span})
 	return true
 }
@@ -147,17 +145,6 @@ func nameBit(name string) nameSet {
 		return 1
 	}
 	return 1 << ((uint(name[0]) + 7*uint(name[len(name)-1]) + 13*uint(len(name))) & 63)
-}
-
-// isSpecial reports whether memberClass or readGuards asks for a member of that name.
-func isSpecial(name string) bool {
-	switch name {
-	case "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "output_config",
-		"documents", "continue_final_message", "add_generation_prompt", "add_special_tokens",
-		"cache_salt", "prompt_token_ids", "kv_transfer_params", "prompt_logprobs", "echo", "prompt_embeds":
-		return true
-	}
-	return false
 }
 
 // raw returns the text of a member, empty when absent or null.

@@ -66,14 +66,12 @@ func (e Endpoint) String() string { return endpointWords[Class(e)&classEndpoint]
 // class reads the class of an open conversation, as far as it shows before the messages are read.
 func (c *Conversation) class(peek *wire.Peeked) Class {
 	class := Class(c.endpoint)
-	if c.special {
-		for i := range c.members {
-			raw := c.body[c.members[i].span.Start:c.members[i].span.End]
-			if raw == "null" {
-				continue
-			}
-			class |= memberClass(c.members[i].name, raw)
+	for i := range c.members {
+		raw := c.body[c.members[i].span.Start:c.members[i].span.End]
+		if raw == "null" {
+			continue
 		}
+		class |= memberClass(c.members[i].name, raw)
 	}
 	if peek.Media {
 		class |= ClassMedia

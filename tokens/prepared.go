@@ -141,9 +141,6 @@ func (p *Prepared) ReadsCache() bool { return !p.fresh }
 
 // readGuards notes the members that matter beside the prompt.
 func (p *Prepared) readGuards(c *Conversation) {
-	if !c.special {
-		return // nothing is guarded, and nothing fresh
-	}
 	for i := range c.members {
 		raw := c.body[c.members[i].span.Start:c.members[i].span.End]
 		if raw == "null" {
