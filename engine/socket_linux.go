@@ -14,7 +14,8 @@ func (s *Socket) bind() {
 	s.rd, s.wr, s.wait = s.onRead, s.onWrite, s.onAwait
 }
 
-// RawRead reads from a non-blocking descriptor without telling the scheduler.
+// RawRead reads from a socket, without waiting, and without telling the scheduler.
+// recv spares the way through the file layer that read takes.
 // again is true when nothing is there yet; n = 0 with neither again nor err is
 // the end of the stream. The descriptor must be held by a RawConn callback.
 func RawRead(fd uintptr, p []byte) (n int, again bool, err error) {

@@ -47,11 +47,11 @@ func TestLongEventsGoOutAsTheyCome(t *testing.T) {
 				t.Errorf("the body changed (whole: %v)", whole)
 			}
 		})
+		if !strings.Contains(c.head, "chunked") {
+			continue // where the end of the connection is the body's, a cut cannot be told from it
+		}
 		t.Run(c.name+", dies inside", func(t *testing.T) {
 			t.Parallel()
-			if !strings.Contains(c.head, "chunked") {
-				t.Skip("a cut cannot be told from the end")
-			}
 			f := newFed(t, wire.DialectOpenAI, kindChat, c.head, func(f *flight) { f.c.head.Minor = c.minor })
 			defer f.release()
 			f.pour(c.body[:100<<10])

@@ -38,12 +38,12 @@ func (a *AccessLog) writeJSON(r *AccessRecord) {
 	b = number(b, `,"bytes_out":`, r.BytesOut)
 	b = number(b, `,"attempts":`, int64(r.Attempts))
 	b = text(b, `,"session":"`, r.Session)
-	b = append(b, `,"engines":`...)
+	b = append(b, `,"engines":[`...)
 	for i, e := range r.Engines {
-		b = text(b, [...]string{`["`, `,"`}[min(i, 1)], e)
-	}
-	if len(r.Engines) == 0 {
-		b = append(b, '[')
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = text(b, `"`, e)
 	}
 	b = text(b, `],"error":"`, r.Error)
 	b = append(b, "}\n"...)

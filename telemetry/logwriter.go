@@ -130,8 +130,8 @@ func signal(c chan struct{}) {
 }
 
 // burstPause lets the lines of a burst collect behind the first of them; a line
-// that comes alone is written at once and sets no timer. Each
-// write, and each end of a pause, wakes the runtime's monitor thread, which
-// then looks around every 20 us until the process is idle: at 2,000 requests a
-// second and a pause of 2 ms that was a seventh of a request's CPU.
+// that comes alone is written at once and sets no timer. Each write, and each
+// end of a pause, wakes the runtime's monitor thread, which then looks around
+// every 20 us until the process is idle: at 2,000 requests a second and a pause
+// of 2 ms that was a seventh of a request's CPU.
 const burstPause = 20 * time.Millisecond
