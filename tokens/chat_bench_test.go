@@ -31,7 +31,7 @@ func benchTemplates(b *testing.B) map[string]*Template {
 	g := readGolden(b)
 	list := map[string]*Template{}
 	for _, name := range [...]string{"sim", "Qwen3-8B-Q8_0", "Qwen3.5-35B-A3B-Q8_0"} {
-		if tpl := goldenTemplate(b, g, name); tpl != nil {
+		if tpl := provenTemplate(b, g, name); tpl != nil {
 			list[name] = tpl
 		}
 	}

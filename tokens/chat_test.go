@@ -243,7 +243,7 @@ func TestByEndAgainstWhole(t *testing.T) {
 	t.Parallel()
 	g := readGolden(t)
 	for name := range g.Templates {
-		tpl := goldenTemplate(t, g, name)
+		tpl := provenTemplate(t, g, name)
 		if tpl == nil {
 			continue
 		}

@@ -93,7 +93,7 @@ func BenchmarkSession(b *testing.B) {
 	tpl := simTemplate()
 	tok := benchTokenizer(b, "qwen3")
 	if tok.VocabSize() > 100_000 {
-		if t := goldenTemplate(b, readGolden(b), "Qwen3-8B-Q8_0"); t != nil {
+		if t := provenTemplate(b, readGolden(b), "Qwen3-8B-Q8_0"); t != nil {
 			tpl = t
 		}
 	}

@@ -33,7 +33,7 @@ func testPairs(t testing.TB) []pair {
 		if _, err := os.Stat(folder); err != nil || testing.Short() {
 			continue
 		}
-		tpl := goldenTemplate(t, g, p[1])
+		tpl := provenTemplate(t, g, p[1])
 		if tpl == nil {
 			continue
 		}
